@@ -23,6 +23,7 @@ from cipherdag.sites.compute.models.set_likelihoods import (
     SetLikelihoods,
     of_tables,
 )
+from cipherdag.sites.compute.rows import Rows
 
 ROWS = (230, 310, 260)
 LEVELS = (2, 2, 2, 2)
@@ -84,7 +85,7 @@ def opened(sites, min_cell_size):
 
 def exact(codes, sets=(SINGLES,), discount=DISCOUNT):
     """What a site's rows say, neither moved nor joined."""
-    whole = SetLikelihoods(codes, None, np.array(LEVELS), PROCESSOR)
+    whole = SetLikelihoods(Rows(codes, None, np.array(LEVELS)), PROCESSOR)
     return whole.answer(sets, discount)
 
 

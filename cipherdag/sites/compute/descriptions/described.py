@@ -10,57 +10,23 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import LARGEST_DEVIATION
 from cipherdag.sites.compute.descriptions.location_scale_hints import winsorise
-from cipherdag.sites.table.stored_rows import taken_rows
-
-
-def complete_rows(rows: int, missing: Iterable[BoolVector]) -> BoolVector:
-    """Whether a row has a value in every column that is not empty, shape (rows,).
-
-    Args:
-        rows: How many there are.
-        missing: Of every column which rows miss it, shape (rows,).
-    """
-    complete = np.ones(rows, dtype=bool)
-    for gaps in missing:
-        if not gaps.all():
-            complete &= ~gaps
-    return complete
-
-
-def without_gaps(
-    codes: NDArray[np.integer], values: NDArray[np.float64] | None, discrete: NDArray[np.bool_]
-) -> tuple[NDArray[np.integer], NDArray[np.float64] | None]:
-    """The rows without a missing value in any column that has values."""
-    rows, width = codes.shape
-    complete = complete_rows(
-        rows, (missing_in(codes, values, v, bool(discrete[v])) for v in range(width))
-    )
-    if complete.all():
-        return codes, values
-    positions = np.flatnonzero(complete)
-    return taken_rows(codes, positions), None if values is None else values[complete]
+from cipherdag.sites.compute.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """The disclosed numbers of a continuous column.
+    """The disclosed numbers of a column, as they are and from the common origin in common units.
 
-    Attributes:
-        values: The disclosed ones, shape (n,); none where one of them is too large.
-        scaled: The same in common units from the common origin, shape (n,).
-        beyond: Whether one is too large.
-        drawn: Whether values were winsorised.
+    There are none where one is ``beyond``; where ``drawn``, some were winsorised.
     """
 
     values: FloatVector
@@ -73,53 +39,30 @@ class DescribedColumns:
     """One site's columns, each with the rows that the threshold rule discloses.
 
     Args:
-        codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
-            no variable is discrete.
-        values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
-            variable is continuous.
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        rows: All rows of the site.
         min_cell_size: Smallest nonzero count that may be disclosed.
     """
 
-    def __init__(
-        self,
-        codes: NDArray[np.integer] | None,
-        values: NDArray[np.float64] | None,
-        categories: IndexArray,
-        *,
-        min_cell_size: int,
-    ) -> None:
-        self._categories, self._min_cell_size = categories, min_cell_size
-        self._codes, self._values = codes, values
+    def __init__(self, rows: Rows, *, min_cell_size: int) -> None:
+        self._categories = np.array(rows.categories, dtype=np.int64)
+        self._min_cell_size = min_cell_size
         self._disclosed: dict[int, BoolVector] = {}
-        complete = complete_rows(
-            self.rows,
-            (
-                missing_in(codes, values, v, count > 0)
-                for v, count in enumerate(categories.tolist())
-            ),
-        )
+        complete = rows.complete(rows.filled)
         # tables of other questions are of complete rows where small counts are restricted
-        other_tables = codes is not None and min_cell_size > 1 and complete.any()
-        self._complete = complete if other_tables else None
+        other_tables = rows.codes is not None and min_cell_size > 1 and bool(complete.any())
         self._whole = not (other_tables and _few(int((~complete).sum()), min_cell_size))
         if not self._whole:
-            self._codes = None if codes is None else taken_rows(codes, np.flatnonzero(complete))
-            self._values = None if values is None else values[complete]
-            self._complete = complete[complete]
+            rows, complete = rows.take(complete), complete[complete]
+        self._rows, self._complete = rows, complete if other_tables else None
 
     @property
     def rows(self) -> int:
-        """The rows that are described."""
-        return rows_of(self._codes, self._values)
-
-    def _column(self, variable: int) -> FloatVector:
-        """Codes or numbers of all rows described, NaN where missing."""
-        return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
+        """The number of rows that are described."""
+        return len(self._rows)
 
     def column(self, variable: int) -> FloatVector:
         """Codes or numbers of the rows described, NaN where missing or withheld."""
-        return np.where(self._disclosed_rows(variable), self._column(variable), np.nan)
+        return np.where(self._disclosed_rows(variable), self._rows.column(variable), np.nan)
 
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
         """The site's answer.
@@ -137,7 +80,7 @@ class DescribedColumns:
     def _sums(self, question: ColumnSums) -> FloatVector:
         disclosed = [self._disclosed_rows(v) for v in range(len(self._categories))]
         used = np.array([column.sum() for column in disclosed], dtype=np.float64)
-        present = np.array([(~np.isnan(self._column(v))).sum() for v in range(len(disclosed))])
+        present = np.array([(~np.isnan(self._rows.column(v))).sum() for v in range(len(disclosed))])
         numbers = self._numbers(question)
         sums = [(column.scaled.sum(), (column.scaled**2).sum()) for column in numbers.values()]
         beyond, drawn = np.zeros((2, len(disclosed)), dtype=bool)
@@ -154,7 +97,7 @@ class DescribedColumns:
         numbers = self._numbers(question)
         for v, categories in enumerate(self._categories.tolist()):
             if categories:
-                codes = self._column(v)[self._disclosed_rows(v)].astype(np.int64)
+                codes = self._rows.column(v)[self._disclosed_rows(v)].astype(np.int64)
                 parts.append(
                     suppress_small_counts(
                         np.bincount(codes, minlength=categories), self._min_cell_size
@@ -173,7 +116,7 @@ class DescribedColumns:
         numbers = {}
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
         for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
-            values = self._column(int(v))[self._disclosed_rows(int(v))]
+            values = self._rows.column(int(v))[self._disclosed_rows(int(v))]
             near = winsorise(values, self._min_cell_size) if len(values) else values
             drawn = near is not values
             with np.errstate(over="ignore"):
@@ -192,7 +135,7 @@ class DescribedColumns:
 
     def _most(self, variable: int) -> BoolVector:
         """The largest disclosable set of rows: almost all, the complete ones, or none."""
-        present: BoolVector = ~np.isnan(self._column(variable))
+        present: BoolVector = ~np.isnan(self._rows.column(variable))
         if self._min_cell_size <= 1 or (
             self._complete is None and self._min_cell_size <= present.sum() == self.rows
         ):
@@ -208,14 +151,14 @@ class DescribedColumns:
         left = self.rows - int(rows.sum())
         if not _few(left, self._min_cell_size):
             return rows
-        rows &= ~_spread(self._column(variable), further & rows, self._min_cell_size - left)
+        rows &= ~_spread(self._rows.column(variable), further & rows, self._min_cell_size - left)
         return rows & ~self._rare_rows(variable, further & rows)
 
     def _rare_rows(self, variable: int, further: BoolVector) -> BoolVector:
         """The incomplete rows whose category has fewer than ``min_cell_size`` of these."""
         rare: BoolVector = np.zeros_like(further)
         if self._complete is not None and (categories := self._categories[variable]):
-            codes = self._column(variable)[further].astype(np.int64)
+            codes = self._rows.column(variable)[further].astype(np.int64)
             counts = np.bincount(codes, minlength=categories)
             rare[further] = counts[codes] < self._min_cell_size
         return rare
@@ -270,47 +213,3 @@ def _spread(values: FloatVector, spare: BoolVector, count: int) -> BoolVector:
 
 def _few(count: int, min_cell_size: int) -> bool:
     return 0 < count < min_cell_size
-
-
-def levels_of(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
-    """Highest code + 1 of every column, at least 1, shape (n_variables,)."""
-    if codes is None:
-        return np.ones(n_variables, dtype=np.int64)
-    highest: IndexArray = codes.max(axis=0, initial=0).astype(np.int64)
-    return highest + 1
-
-
-def rows_of(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> int:
-    """Rows of a table of codes, of values, or of both."""
-    array = values if codes is None else codes
-    assert array is not None, "a table has codes or values"
-    return len(array)
-
-
-def column_of(
-    codes: NDArray[np.integer] | None,
-    values: NDArray[np.float64] | None,
-    variable: int,
-    discrete: bool,
-) -> FloatVector:
-    """Codes or numbers of a variable as floats, NaN where missing, shape (n,)."""
-    if discrete:
-        assert codes is not None, "a discrete variable has codes"
-        column = codes[:, variable]
-        return np.where(column >= 0, column, np.nan).astype(np.float64)
-    assert values is not None, "a continuous variable has values"
-    return np.asarray(values[:, variable])
-
-
-def missing_in(
-    codes: NDArray[np.integer] | None,
-    values: NDArray[np.float64] | None,
-    variable: int,
-    discrete: bool,
-) -> BoolVector:
-    """The rows that miss a value of a variable, shape (n,)."""
-    if discrete:
-        assert codes is not None, "a discrete variable has codes"
-        return np.asarray(codes[:, variable] < 0)
-    assert values is not None, "a continuous variable has values"
-    return np.isnan(values[:, variable])

@@ -18,12 +18,7 @@ from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
 from cipherdag.sites.compute.descriptions.described import suppress_small_counts
 from cipherdag.sites.compute.device import Device, placed
 from cipherdag.sites.compute.models.design import Expansion
-from cipherdag.sites.compute.models.likelihoods import (
-    bounded_logits,
-    by_pieces,
-    information,
-)
-from cipherdag.sites.compute.models.refuted_rows import EffectRows, no_contribution
+from cipherdag.sites.compute.models.likelihoods import bounded_logits, by_pieces, information
 from cipherdag.sites.compute.models.site_intercepts import (
     centred,
     full_scores,
@@ -31,6 +26,7 @@ from cipherdag.sites.compute.models.site_intercepts import (
     with_site_intercepts,
 )
 from cipherdag.sites.compute.models.steps import model_step
+from cipherdag.sites.compute.rows import Rows
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -81,20 +77,13 @@ class _Arm:
 
 
 def summed_functions(
-    question: EffectSums, rows: EffectRows, min_cell_size: int, device: Device
+    question: EffectSums, rows: Rows, min_cell_size: int, device: Device
 ) -> FloatVector:
-    """The answer of a site's rows to a stage of all rows; zeros where it does not contribute.
-
-    Args:
-        question: Stage and coefficients.
-        rows: The rows.
-        min_cell_size: Smallest count of propensities that may leave, but for 0.
-        device: Where to compute.
-    """
+    """The answer of a site's rows to a stage of all rows; zeros where it does not contribute."""
     functions = _EstimatingFunctions(question, rows, device)
     present = [float((functions.arm == a).any()) for a in range(question.arms)]
     if question.site_effect and not (min(present) and bool(functions.comparable.any())):
-        return no_contribution(question)
+        return np.zeros(question.n_values)
     sums = np.zeros(0)
     if isinstance(question.stage, ModelSteps):
         sums = functions.steps()
@@ -106,10 +95,10 @@ def summed_functions(
 
 
 class _EstimatingFunctions:
-    def __init__(self, question: EffectSums, rows: EffectRows, device: Device) -> None:
+    def __init__(self, question: EffectSums, rows: Rows, device: Device) -> None:
         @cache
         def column(variable: int) -> FloatVector:
-            return rows.column(question, variable)
+            return rows.column(variable)
 
         self._question = question
         origins, units = question.origin_array(), question.unit_array()
@@ -119,7 +108,7 @@ class _EstimatingFunctions:
         _, self._outcome = expand.rows(Regression(question.outcome, (), named))
         if not question.categories[question.treatment]:
             self.arm = self._constant(0.0)
-        complete = ~np.logical_or.reduce([np.isnan(column(v)) for v in named])
+        complete = rows.complete(named)
         self._adjusted = (placed(column(v)[complete], device) for v in question.adjust)
         weights = None if rows.weights is None else placed(rows.weights[complete], device)
         if weights is not None:

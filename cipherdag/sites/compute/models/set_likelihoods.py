@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counter import DiscreteColumns
-from cipherdag.sites.compute.descriptions.described import missing_in
 from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
-from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.sites.compute.rows import Rows, log_left_out
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -52,12 +51,9 @@ def likelihoods_answer(
     What moves a number follows from the number itself without the discount, so that sets which
     split the rows in the same way, in whichever run, are one equation and not many.
 
-    Args:
-        question: Which sets.
-        site: Of the site's rows.
-        noise: What perturbs numbers; None: nothing does.
-        parent: Of the rows that these were drawn from, if they were: a mean over replicates is
-            moved as these are, and a difference of two by the further noise of the drawn rows.
+    Without ``noise`` nothing moves them. A mean over replicates is moved as the likelihoods of
+    ``parent`` are, from whose rows these were drawn, and a difference of two by the further noise
+    of the drawn rows.
     """
     sets = question.sets()
     answer = site.answer(sets, question.discount)
@@ -74,10 +70,7 @@ def likelihoods_answer(
 def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
     """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
 
-    Args:
-        cell_keys: Of the site's rows.
-        about: What the numbers are.
-        likelihoods: Exact, and without a discount or penalty, in nats or bits.
+    Likelihoods are exact, without a discount or penalty, in nats or bits.
     """
     rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
     _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
@@ -90,46 +83,29 @@ class SetLikelihoods:
     The categories of a set have their contingency table. Its numbers are normal with one covariance
     matrix, about means to which every category adds its part: main effects alone.
 
-    Args:
-        codes: Codes, shape (n, p), negative where missing; None where all columns are numbers.
-        values: Numbers, shape (n, p), NaN where missing; None where all columns are categories.
-        categories: Number of categories of every variable, 0 for a number, shape (p,).
-        device: Where to count.
-        min_cell_size: Rows below which a category is collapsed into another one.
-        parent: Codes of the rows that these were drawn from, if they were: what is rare there is
-            rare here.
-        resampled: Whether these rows were resampled from others, whose gaps were logged.
+    Rows that miss a value are left out, and categories of fewer rows than ``min_cell_size`` are
+    collapsed; what is rare in ``parent``, from which the rows were drawn, is rare here.
     """
 
     def __init__(
-        self,
-        codes: NDArray[np.integer] | None,
-        values: NDArray[np.float64] | None,
-        categories: IndexArray,
-        device: Device,
-        *,
-        min_cell_size: int = 0,
-        parent: NDArray[np.integer] | None = None,
-        resampled: bool = False,
+        self, rows: Rows, device: Device, *, min_cell_size: int = 0, parent: Rows | None = None
     ) -> None:
-        self._categories = categories
-        complete = _complete(codes, values, categories > 0)
+        self._categories = categories = np.array(rows.categories, dtype=np.int64)
+        complete = rows.complete(range(len(categories)))
         self._rows = int(complete.sum())
-        if not resampled:
+        if parent is None:
             log_left_out(len(complete), self._rows)
+        codes = None if rows.codes is None else rows.codes[complete]
         if codes is not None:
-            codes = codes[complete]
             if min_cell_size > 1:
-                collapse_rare_codes(
-                    codes, codes if parent is None else parent, categories, min_cell_size
-                )
+                whole = codes if parent is None or parent.codes is None else parent.codes
+                collapse_rare_codes(codes, whole, categories, min_cell_size)
             self._tables = DiscreteColumns(
                 codes, device, memory_bytes=batch_bytes(device) // 2, levels=categories
             )
-        if values is not None:
-            self._numbers = NumberLikelihoods(
-                codes, np.where(categories > 0, 0.0, values[complete]), categories, device
-            )
+        if rows.values is not None:
+            values = np.where(categories > 0, 0.0, rows.values[complete])
+            self._numbers = NumberLikelihoods(codes, values, categories, device)
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
         """Log likelihood of each set, of positions by size (B_k, k); see `LogLikelihoods`."""
@@ -165,11 +141,7 @@ class SetLikelihoods:
 class NumberLikelihoods:
     """Log likelihoods of sets of numbers given sets of categories, in multivariate regressions.
 
-    Args:
-        codes: Codes of rows without gaps, shape (n, p); None where all columns are numbers.
-        values: Numbers of the same rows, shape (n, p).
-        categories: Number of categories of every variable, 0 for a number, shape (p,).
-        device: Where to compute.
+    Rows have no gaps; codes and values have shape (n, p).
     """
 
     def __init__(
@@ -180,8 +152,11 @@ class NumberLikelihoods:
         device: Device,
     ) -> None:
         self._rows = len(values)
+        # a column of numbers, or one of 0 and 1 for every category that occurs but the first
         design = [
-            values[:, [v]] if not levels or codes is None else _indicators(codes[:, v])
+            values[:, [v]]
+            if not levels or codes is None
+            else (codes[:, [v]] == np.unique(codes[:, v])[1:]).astype(np.float64)
             for v, levels in enumerate(categories.tolist())
         ]
         self._widths = np.array([columns.shape[1] for columns in design])
@@ -194,12 +169,9 @@ class NumberLikelihoods:
         self._batch = BATCH if device == PROCESSOR else BATCH_ON_CARD
 
     def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
-        """-n / 2 times the log determinant of the residual correlations, less the discount.
+        """Log likelihoods of numbers, (B, k), given categories, less the discount, shape (B,).
 
-        Args:
-            numbers: Positions of the numbers of every set, shape (B, k), k at least 1.
-            categories: Positions of the categories, shape (B, d).
-            discount: See `LogLikelihoods`.
+        They are -n / 2 times the log determinants of the residual correlations.
         """
         indicators = self._widths[categories].sum(axis=1)
         size = numbers.shape[1]
@@ -238,34 +210,13 @@ class NumberLikelihoods:
         return np.concatenate(batches)
 
 
-def _complete(
-    codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None, discrete: BoolVector
-) -> BoolVector:
-    """Which rows miss no value of any column, shape (n,)."""
-    return ~np.logical_or.reduce(
-        [missing_in(codes, values, v, is_code) for v, is_code in enumerate(discrete.tolist())]
-    )
-
-
-def _indicators(codes: NDArray[np.integer]) -> NDArray[np.float64]:
-    """A column of 0 and 1 for every category that occurs but the first, shape (n, levels - 1)."""
-    return (codes[:, None] == np.unique(codes)[1:]).astype(np.float64)
-
-
 def collapse_rare_codes(
     codes: NDArray[np.integer],
     parent: NDArray[np.integer],
     categories: IndexArray,
     min_cell_size: int,
 ) -> None:
-    """Recode rare categories into a neighbouring one, column by column, in place.
-
-    Args:
-        codes: Codes of rows that miss no value, shape (n, p).
-        parent: Of the rows that these were drawn from, or the same.
-        categories: Number of categories of every variable, shape (p,).
-        min_cell_size: Rows below which a category is rare, see `collapse_rare_categories`.
-    """
+    """Recode categories that are rare in ``parent`` into a neighbouring one, in place."""
     for v, size in enumerate(categories.tolist()):
         if not size:
             continue  # a number
@@ -278,13 +229,7 @@ def collapse_rare_codes(
 
 
 def of_tables(counts: Array, sizes: IndexArray, discount: int) -> FloatVector:
-    """Log likelihoods of tables, corrected for chance, shape (B,).
-
-    Args:
-        counts: Cells of all tables, one after the other.
-        sizes: How many of these every table has, shape (B,).
-        discount: See `LogLikelihoods`.
-    """
+    """Log likelihoods of tables, cells one after the other, corrected for chance, (B,)."""
     numbers, xp = floats(counts), functions_of(counts)
     rows = at_least(segment_sums(numbers, sizes), 1.0)
     terms = numbers * xp.log(at_least(numbers, 1.0) / repeated(rows, sizes))
@@ -305,12 +250,7 @@ def _correlations(values: Array) -> FloatMatrix:
 
 
 def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArray:
-    """Recode each rare category into the one below, and the lowest into the one above.
-
-    Args:
-        counts: Rows of every category.
-        min_cell_size: Fewest rows of one that counts by itself.
-    """
+    """Recode each category of few rows into the one below, and the lowest into the one above."""
     left, into = counts.copy(), np.arange(len(counts))
     for code in range(len(counts) - 1, 0, -1):
         if 0 < left[code] < min_cell_size:
