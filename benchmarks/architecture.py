@@ -53,9 +53,9 @@ BUDGETS = {
     "protocol": 5604,
     "questions": 5278,
     "results": 1530,
-    "sites": 24273,
-    "statistics": 1903,
-    "the root": 1053,
+    "sites": 22483,
+    "statistics": 1697,
+    "the root": 1052,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
 

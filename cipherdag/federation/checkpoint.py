@@ -45,8 +45,8 @@ from cipherdag.protocol.journal import Entry, Summed
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.folder import UNFINISHED, run_toml
+from cipherdag.sites.compute.noise import row_bytes
 from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.table.rows.digest import row_bytes
 
 BEGUN_FILE = "begun.json"
 ROUNDS_FILE = "rounds.jsonl"

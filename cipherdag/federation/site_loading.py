@@ -26,11 +26,11 @@ from cipherdag.sites.drafts.overlap import (
     with_large_groups,
     with_overlap,
 )
-from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
-from cipherdag.sites.table.frames import parts_by
+from cipherdag.sites.table.data_frame import parts_by
 from cipherdag.sites.table.names import normalise_name
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table

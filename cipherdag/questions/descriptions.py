@@ -5,7 +5,7 @@ Leaks:
     sums over the sites that each question lists. A site that restricts small counts answers of rows
     that it can tell of: those that it leaves out, of a column or of all, are none or at least its
     ``min_cell_size``, and so are those by which they differ from the rows of other questions; see
-    `cipherdag.sites.compute.pooled.described`.
+    `cipherdag.sites.compute.descriptions.described`.
 """
 
 from __future__ import annotations

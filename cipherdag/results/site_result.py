@@ -21,7 +21,7 @@ from cipherdag.questions.threshold import Suppressed
 from cipherdag.results.run import Run, result_of
 from cipherdag.sites.answers.column_answers import LEAST_STRATUM
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.site_comparison import site_outliers
+from cipherdag.sites.compute.descriptions.site_comparison import site_outliers
 from cipherdag.sites.record.ledger import CLOSED_RUN, Ledger, read_releases
 from cipherdag.sites.record.run_record import CheckedSum, RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder

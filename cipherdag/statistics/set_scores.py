@@ -32,13 +32,10 @@ def grid_bits(rows: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScore:
-    """A `SetScore` computes scores of sets of variables.
+    """A `SetScore` computes scores of sets of variables of so many rows.
 
-    Attributes:
-        rows: Rows of the tables, n.
-        bits: Bits below one of the grid; see `grid_bits`.
-        penalised: Whether a table's number of cells costs what qNML takes; else it is the log
-            likelihood.
+    The grid has so many bits below one (see `grid_bits`). ``penalised`` says whether a table's
+    number of cells costs what qNML takes; else it is the log likelihood.
     """
 
     rows: int
@@ -56,12 +53,9 @@ class SetScore:
         return int(self.of_tables(np.array([self.rows]), np.array([1]), np.ones(1))[0])
 
     def of_tables(self, counts: IndexArray, sizes: IndexArray, cells: FloatVector) -> IndexArray:
-        """Compute the scores F of tables on the grid, shape (B,).
+        """Compute the scores F of tables, cells one after the other, on the grid, shape (B,).
 
-        Args:
-            counts: Cells of all tables, one after the other.
-            sizes: How many of these each table has, at least one, shape (B,).
-            cells: How many cells each table has by the categories that occur, shape (B,).
+        Of ``cells`` each table has so many by the categories that occur.
         """
         full = counts > 0
         numbers = counts[full].astype(np.float64)

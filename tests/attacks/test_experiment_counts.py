@@ -14,9 +14,13 @@ from cipherdag import FedCD, Federation, Policy, Training
 from cipherdag.algorithms.fedcd import algorithm as fedcd
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.local_beliefs import LocalBeliefs, off_diagonal, pack_beliefs
-from cipherdag.sites.answers.belief_answers import site_weights, weighted_answer
+from cipherdag.sites.answers.belief_answers import (
+    ROW_STEP,
+    site_weights,
+    stepped_rows,
+    weighted_answer,
+)
 from cipherdag.sites.compute.beliefs.regimes import Regimes
-from cipherdag.sites.compute.beliefs.reliability import ROW_STEP, stepped_rows
 from cipherdag.sites.compute.device import PROCESSOR
 
 LEAST, MOST = 11, 100

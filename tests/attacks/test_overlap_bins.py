@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import Effect, Federation, Policy
-from cipherdag.sites.compute.pooled.effects import estimating_functions
+from cipherdag.sites.compute.models import estimating_functions
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 LEAST, FEW = 11, 5

@@ -23,7 +23,7 @@ from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS
+from cipherdag.sites.compute.models.set_likelihoods import LOGLIK_NOISE_NATS
 from cipherdag.sites.compute.scores.scores import PENALTY_BITS
 from cipherdag.sites.table.column import Column
 

@@ -29,9 +29,8 @@ from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.results import site_result
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.noise import CellKeys, unkeyed
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.table.rows.digest import unkeyed
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cipherdag.statistics.chi_square_moments import table_forms
+from cipherdag.statistics.contingency import table_forms
 
 
 def strata(rng, rows, columns):

@@ -33,14 +33,14 @@ from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.run import Run
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
-from cipherdag.sites.compute.pooled.effects.answer import effect_answer
-from cipherdag.sites.compute.pooled.effects.refuted_rows import (
-    EffectRows,
+from cipherdag.sites.compute.models.effect_answer import (
+    effect_answer,
     fold_numbers,
     placebo,
     with_random_cause,
 )
+from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.sites.compute.rows import Rows
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 
@@ -78,7 +78,7 @@ def drawn(federation):
     """The rows of every site as it has them, and the numbers that it changes them by."""
     return [
         (
-            EffectRows(site.table.codes, site.table.values),
+            Rows(site.table.codes, site.table.values, site.table.cardinalities),
             CellKeys(site.table.codes, site.table.values),
         )
         for site in federation.sites
@@ -135,7 +135,7 @@ def test_every_change_is_least_squares_on_the_changed_rows():
     (own,) = changes(found, "random common cause")
     table = frame(federation, whole)
     table["drawn"] = np.concatenate(
-        [with_random_cause(rows, len(names), blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
+        [with_random_cause(rows, blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
     )
     check(own, least_squares(table, ["age", "sex", "drawn"]))
 
@@ -236,7 +236,7 @@ def test_with_constants_of_their_own_it_is_weighted_least_squares():
     table, weights = [], []
     for number, (rows, blur) in enumerate(drawn(weighed)):
         table.append(frame(weighed, [rows]).assign(site=number))
-        chance = 1.0 + 0.1 * blur.uniform(b"row weights", (rows.count,))
+        chance = 1.0 + 0.1 * blur.uniform(b"row weights", (len(rows),))
         weights.append(chance / chance.mean())
     whole = pd.concat(table)
     X = plain_effects.design(*(whole[v].to_numpy(float) for v in ("age", "sex", "drug")))
@@ -416,7 +416,7 @@ def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every
     ).all()
     other = np.array(own.values)
     other[7, 0] = np.nextafter(other[7, 0], np.inf)
-    anew = EffectRows(own.codes, other)
+    anew = Rows(own.codes, other, own.categories)
     share = (
         fold_numbers(own, (0, 1), blur) == fold_numbers(anew, (0, 1), CellKeys(own.codes, other))
     ).mean()
@@ -459,7 +459,7 @@ def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least,
     )  # fmt: skip
     blur = CellKeys(codes, values)
     whole, rest = (
-        effect_answer(msgspec.structs.replace(question, **own), codes, values,
+        effect_answer(msgspec.structs.replace(question, **own), Rows(codes, values, (2, 2, 0)),
                       min_cell_size=least, blur=blur, device=PROCESSOR)
         for own in ({}, {"refutation": "subset", "fold": part})
     )  # fmt: skip
@@ -525,7 +525,7 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
         values = np.column_stack([np.full((40, 1), np.nan), values])
-        numbers = fold_numbers(EffectRows(codes, values), (0, 1), CellKeys(codes, values))
+        numbers = fold_numbers(Rows(codes, values, (2, 2)), (0, 1), CellKeys(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
     chance = 1.0 / FOLDS

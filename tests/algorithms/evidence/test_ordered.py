@@ -24,9 +24,8 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.regression import RegressionTest
-from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.proportional_odds import cumulative_step
-from cipherdag.sites.compute.pooled.regression.steps import regression_steps
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.steps import cumulative_step, regression_steps
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.statistics.regression_models import Regression, equal_thresholds
 

@@ -31,8 +31,8 @@ from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.site_differences import ANGLE_NOISE_SE, MARKS, SiteDifferences
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.compute.pooled import shares as shares_module
-from cipherdag.sites.compute.pooled.shares import code_in
+from cipherdag.sites.compute.descriptions import shares as shares_module
+from cipherdag.sites.compute.descriptions.shares import code_in
 
 FIXED = [HealthCheck.function_scoped_fixture]
 MAX_ROWS = 1 << 20

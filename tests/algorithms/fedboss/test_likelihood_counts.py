@@ -20,7 +20,12 @@ from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
+from cipherdag.sites.compute.models.set_likelihoods import (
+    LOGLIK_NOISE_NATS,
+    SetLikelihoods,
+    of_tables,
+)
+from cipherdag.sites.compute.rows import Rows
 
 ROWS = (230, 310, 260)
 LEVELS = (2, 2, 2, 2)
@@ -83,7 +88,7 @@ def opened(sites, min_cell_size):
 
 def exact(codes, sets=(SINGLES,), discount=DISCOUNT):
     """What a site's rows say, neither moved nor joined."""
-    whole = SetLikelihoods(codes, None, np.array(LEVELS), PROCESSOR)
+    whole = SetLikelihoods(Rows(codes, None, np.array(LEVELS)), PROCESSOR)
     return whole.answer(sets, discount)
 
 

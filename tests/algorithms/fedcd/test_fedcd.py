@@ -32,14 +32,15 @@ from cipherdag.questions.local_beliefs import (
     off_diagonal,
     pack_beliefs,
 )
-from cipherdag.sites.answers.belief_answers import site_weights, weighted_answer
-from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.beliefs.reliability import (
+from cipherdag.sites.answers.belief_answers import (
     distance_weights,
     mass_at,
     reliability,
+    site_weights,
     softmax_weights,
+    weighted_answer,
 )
+from cipherdag.sites.answers.site_view import SiteView
 
 
 def beliefs(p, seed):

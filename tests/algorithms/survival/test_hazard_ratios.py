@@ -18,11 +18,11 @@ from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.survival_rows import SurvivalRows, hazard_sums
-from cipherdag.sites.compute.pooled.survival_rows import partial_likelihood as site_likelihood
+from cipherdag.sites.compute.models.survival_rows import SurvivalRows, hazard_sums
+from cipherdag.sites.compute.models.survival_rows import partial_likelihood as site_likelihood
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
-from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
+from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
 
 STAGES = ("I", "II", "III")
 

@@ -16,14 +16,14 @@ from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
-from cipherdag.sites.compute.ci_tests.kernel_factors import Recent
-from cipherdag.sites.compute.ci_tests.kernel_regression import (
+from cipherdag.sites.compute.ci_tests.kernel_factors import (
+    RIDGE,
     FactoredRegression,
     FullRegression,
+    Recent,
     centred_factor,
     regression_on,
 )
-from cipherdag.sites.compute.ci_tests.kernels import RIDGE
 
 TOLERANCE = 1e-4
 """Of p-values: causal-learn leaves out eigenvalues below 1e-5 of the largest."""

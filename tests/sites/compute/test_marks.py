@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cipherdag.sites.compute.pooled.location_scale_hints import (
+from cipherdag.sites.compute.descriptions.location_scale_hints import (
     NO_HINTS,
     column_hints,
     hints_of,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.sites.compute.pooled.regression.likelihoods import information
-from cipherdag.sites.compute.pooled.regression.site_intercepts import (
+from cipherdag.sites.compute.models.likelihoods import information
+from cipherdag.sites.compute.models.site_intercepts import (
     full_scores,
     profile_step,
     profiled_slope,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.duration.survfunc import survdiff
 
 from cipherdag.questions.estimation.survival import SurvivalCounts
-from cipherdag.sites.compute.pooled.survival_rows import disclosable_groups, survival_counts
+from cipherdag.sites.compute.models.survival_rows import disclosable_groups, survival_counts
 
 EDGES = (1.0, 2.0, 3.0, 5.0)
 

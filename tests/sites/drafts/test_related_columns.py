@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cipherdag.graphs.relations import Relation
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.drafts.relations.search import contradicted, related_columns
+from cipherdag.sites.drafts.related_columns import contradicted, related_columns
 from cipherdag.sites.table.site_table import load_table
 
 
