@@ -70,11 +70,8 @@ def canonical(first: str, second: str, mark: str) -> tuple[str, str, str]:
 def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
     """A mark without the ends at which another one, such as a consensus, differs.
 
-    Args:
-        mark: A mark.
-        other: The other one, seen from the same end; "" differs at both ends.
-        undetermined: The mark of an edge of which neither end is determined: "---", or in a PAG
-            "o-o".
+    The other one is seen from the same end; "" differs at both. An end is left open as in
+    ``undetermined``: "---", or in a PAG "o-o".
     """
     ends = (sign if other[k : k + 1] == sign else undetermined[k] for k, sign in enumerate(mark))
     return "".join(ends)
@@ -82,10 +79,6 @@ def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
 
 def checked_names(nodes: Iterable[str], size: int) -> tuple[str, ...]:
     """The names of a graph.
-
-    Args:
-        nodes: The names.
-        size: How many there have to be.
 
     Raises:
         GraphError: Another number of names, or one is repeated or cannot be written.
@@ -147,9 +140,6 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
             there, with ``source`` and ``target`` if these are. Else an edge of a ``Graph``, and two
             arcs that join a pair both ways, have the mark ``---``.
 
-    Returns:
-        (source, target, mark) of every edge once.
-
     Raises:
         GraphError: It is no networkx graph, or a multigraph.
     """
@@ -175,9 +165,6 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
 
 def edges_from_causallearn(graph: Any) -> list[tuple[str, str, str]]:
     """Edges of a ``GeneralGraph`` of causal-learn.
-
-    Returns:
-        (source, target, mark) of every edge.
 
     Raises:
         GraphError: It is something else, or an end has a mark that no graph here has.

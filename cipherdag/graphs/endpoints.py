@@ -60,11 +60,7 @@ def checked_endpoints(endpoints: ArrayLike) -> Endpoints:
 
 
 def endpoints_of(arcs: ArrayLike) -> Endpoints:
-    """The endpoint marks of a matrix of arcs.
-
-    Raises:
-        GraphError: As `checked_arcs`.
-    """
+    """The endpoint marks of a matrix of arcs."""
     matrix = checked_arcs(arcs)
     ends = np.where(matrix & ~matrix.T, ARROW, TAIL)
     return np.where(matrix | matrix.T, ends, NONE).astype(np.int8)

@@ -131,14 +131,7 @@ class Knowledge:
         )
 
     def numbered(self, names: Sequence[str]) -> Knowledge:
-        """The knowledge by identifier, "1" for the first of the names, as coordinators need it.
-
-        Args:
-            names: The variables in the order of their positions.
-
-        Raises:
-            ParameterError: As `over` does.
-        """
+        """The knowledge by identifier, "1" for the first of the names, as coordinators need it."""
         self.over(names)
         number = {name: str(position) for position, name in enumerate(names, start=1)}
         return Knowledge(
@@ -154,9 +147,6 @@ class Knowledge:
 
     def over(self, names: Sequence[str]) -> Constraints:
         """The knowledge by position.
-
-        Args:
-            names: The variables in the order of their positions.
 
         Raises:
             ParameterError: A name is unknown, stands in two tiers or in an arrow to itself, an edge

@@ -66,10 +66,6 @@ class DiscreteNetwork:
     def columns(self, n: int, rng: np.random.Generator) -> dict[str, NDArray[np.object_]]:
         """Draw independent rows, every variable after its parents.
 
-        Args:
-            n: Number of rows.
-            rng: Source of randomness; one uniform number per cell.
-
         Returns:
             Category strings, shape (n,), of every variable, in the order of ``names``.
 

@@ -99,10 +99,7 @@ class PAG(PartialMixedGraph):
     ) -> Self:
         """What unlimited data of some variables of a DAG tell of it.
 
-        Args:
-            dag: The DAG.
-            unmeasured: Variables without data.
-            selected: Variables, without data too, by which rows were selected.
+        Of the unmeasured there are no data; by the selected, without data too, rows were chosen.
 
         Raises:
             GraphError: It is no DAG, or has no such variable.

@@ -45,10 +45,6 @@ def is_pag(endpoints: Endpoints) -> bool:
 def check_pag(names: Sequence[str], endpoints: Endpoints) -> None:
     """Refuse marks that are no PAG, and say what is wrong with them.
 
-    Args:
-        names: The variables, for messages.
-        endpoints: A graph, shape (p, p).
-
     Raises:
         GraphError: No class of MAGs has exactly these marks.
     """
@@ -77,12 +73,7 @@ def nearest_pag(endpoints: Endpoints, open_triples: Collection[Triple] = ()) -> 
     Where marks contradict each other tails give way to arrowheads, since what says that something
     is no cause are tests of colliders, and a tail follows from several of these.
 
-    Args:
-        endpoints: A graph, shape (p, p).
-        open_triples: Unshielded triples of which it is open whether they are colliders.
-
-    Returns:
-        Marks for which `is_pag` holds.
+    Of ``open_triples``, unshielded ones, it is open whether they are colliders.
     """
     mag = _mag_of(endpoints, open_triples)
     while (wrong := _wrong_tails(mag)).any():
@@ -155,9 +146,7 @@ def _wrong_tails(mag: Endpoints) -> BoolMatrix:
 def _closing_tails(mag: Endpoints, below: Sequence[int]) -> BoolMatrix:
     """Tails of arrows i --> j, where j, or what has an arrowhead at both ends with it, leads to i.
 
-    Args:
-        mag: Marks without circles, shape (p, p).
-        below: Bit masks of what arrows lead to from every variable.
+    ``below`` has bit masks of what arrows lead to from every variable.
     """
     wrong = np.zeros(mag.shape, dtype=bool)
     parents = row_masks(directed(mag).T)
@@ -171,10 +160,7 @@ def _closing_tails(mag: Endpoints, below: Sequence[int]) -> BoolMatrix:
 
 
 def _inducing_tails(mag: Endpoints, children: Sequence[int], below: Sequence[int]) -> BoolMatrix:
-    """Tails of arrows that make inner variables of inducing paths ancestors of the ends.
-
-    Arguments as of `_closing_tails`, and the bit masks of every variable's children.
-    """
+    """Tails of arrows that make inner variables of inducing paths ancestors of the ends."""
     wrong = np.zeros(mag.shape, dtype=bool)
     doubles, heads = row_masks((mag == ARROW) & (mag.T == ARROW)), row_masks(mag == ARROW)
     if not any(doubles):

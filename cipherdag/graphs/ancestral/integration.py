@@ -27,12 +27,7 @@ from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, dir
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalPAG:
-    """A PAG over some of p variables.
-
-    Attributes:
-        variables: Their positions, ascending.
-        endpoints: Shape (k, k), in their order.
-    """
+    """A PAG over some of p variables: their positions ascend, marks have shape (k, k)."""
 
     variables: tuple[int, ...]
     endpoints: Endpoints

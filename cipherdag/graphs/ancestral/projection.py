@@ -29,13 +29,8 @@ def mag_of_dag(
 ) -> tuple[Endpoints, dict[tuple[int, int], frozenset[int]]]:
     """The maximal ancestral graph over some variables, and separating sets of its other pairs.
 
-    Args:
-        arcs: A DAG, shape (p, p).
-        measured: Positions, which become 0, 1, ...
-        selected: Positions of what rows were selected by.
-
-    Returns:
-        Its endpoints, and a set of every pair x < z that is not adjacent.
+    The measured, by position, become 0, 1, ...; rows were chosen by ``selected``. There is a set of
+    every pair x < z that is not adjacent.
     """
     dag, chosen = dag_of(arcs), mask_of(selected)
     index = {v: k for k, v in enumerate(measured)}
@@ -65,11 +60,7 @@ def pag_of_dag(
 def dag_of_pag(endpoints: Endpoints) -> BoolMatrix | None:
     """A DAG whose PAG over its first p variables is this one; None if there is none.
 
-    Args:
-        endpoints: A graph without selection, shape (p, p).
-
-    Returns:
-        Its arcs, shape (q, q): variables from p on are unmeasured, one of every double arrow.
+    Its arcs have shape (q, q): variables from p on are unmeasured, one of every double arrow.
     """
     mag = endpoints.copy()
     open_ends = endpoints == CIRCLE

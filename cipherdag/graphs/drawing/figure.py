@@ -43,10 +43,8 @@ PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
 def draw(graph: MixedGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     """Draw a graph into a file.
 
-    Args:
-        graph: The graph.
-        path: The file; its ending chooses the format: ``.svg``, ``.png`` or ``.pdf``.
-        most: With more variables than this, communities are drawn instead of variables.
+    The ending of the path chooses the format: ``.svg``, ``.png`` or ``.pdf``. Of more than ``most``
+    variables communities are drawn.
 
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.

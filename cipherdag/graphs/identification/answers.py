@@ -81,8 +81,6 @@ class NotIdentified:
     """No method of this package identifies the effect; see ``why``.
 
     Attributes:
-        treatment: The cause whose effect is asked for.
-        outcome: The variable that it may act on.
         why: In words, with the path that stays open.
         open_path: The variables on that path, from the treatment to the outcome.
         given: What that path is open given: adjusting for these would block all, if anything did.
@@ -128,8 +126,6 @@ class PossibleSets:
     """The graph leaves open which DAG is true, and the effect differs between them.
 
     Attributes:
-        treatment: The cause whose effect is asked for.
-        outcome: The variable that it may act on.
         possibilities: One for every set of direct causes that the treatment may have, the smallest
             first; together they are all DAGs of the class.
         undecided: A neighbour of the treatment whose direction would have to be known.

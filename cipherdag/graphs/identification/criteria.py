@@ -48,13 +48,7 @@ MOST_SEPARATORS = 100
 
 @dataclass(frozen=True)
 class Adjustment:
-    """The adjustment criterion for a treatment and an outcome.
-
-    Attributes:
-        pattern: A maximal PDAG.
-        x: The treatment.
-        y: The outcome.
-    """
+    """The adjustment criterion for a treatment x and an outcome y in a maximal PDAG."""
 
     pattern: Pattern
     x: int
@@ -126,14 +120,7 @@ class Adjustment:
 def front_door_set(dag: Dag, x: int, y: int, observed: int) -> int | None:
     """Observed mediators through which all of x's effect on y goes; no smaller part will do.
 
-    Args:
-        dag: The DAG.
-        x: The treatment.
-        y: The outcome, a descendant of x.
-        observed: Bit mask of the variables that may be chosen.
-
-    Returns:
-        A bit mask, or None where no set fulfils the criterion.
+    y is a descendant of x, ``observed`` a bit mask of what may be chosen; None without any set.
     """
     free = ~d_connected(without_arrows_from(dag, 1 << x), x, 0)
     chosen = _largest_front_door(dag, x, y, observed & free & ~(1 << x | 1 << y))
@@ -167,14 +154,7 @@ def _intercepts(dag: Dag, x: int, y: int, mediators: int) -> bool:
 
 
 def conditional_instruments(dag: Dag, x: int, y: int, observed: int) -> Iterator[tuple[int, int]]:
-    """Every instrument z that the search yields, with a bit mask W of what it is one given.
-
-    Args:
-        dag: The DAG.
-        x: The treatment.
-        y: The outcome.
-        observed: Bit mask of the variables that may be chosen.
-    """
+    """Every instrument z that the search yields, with a bit mask W of what it is one given."""
     cut = without_arrows_from(dag, 1 << x)
     usable = observed & ~reachable(turned(dag), 1 << x) & ~(1 << y)
     for z in members(usable):

@@ -98,12 +98,6 @@ def is_adjustment_set(
 
     Where the treatment is no cause of the outcome, whether they make the two independent.
 
-    Args:
-        graph: As in `identify`.
-        treatment: The cause.
-        outcome: The variable that it may act on.
-        variables: The set to judge.
-
     Raises:
         ParameterError: As in `identify`, or the set has the treatment or the outcome.
         GraphError: As in `identify`.
@@ -116,12 +110,6 @@ def d_separated(graph: MixedGraph, first: str, second: str, given: Collection[st
     """Whether the graph says that two variables are independent given others.
 
     All DAGs of a class say the same.
-
-    Args:
-        graph: As in `identify`.
-        first: A variable.
-        second: Another.
-        given: The variables given; neither of the two.
 
     Raises:
         ParameterError: As in `is_adjustment_set`.
@@ -136,10 +124,6 @@ def implied_independences(graph: MixedGraph) -> tuple[Independence, ...]:
 
     A distribution that has one such independence for every pair, and no others that cancel, has
     them all (pairwise Markov).
-
-    Args:
-        graph: A DAG, a CPDAG, or one that background knowledge directs further; all DAGs of a class
-            imply the same.
 
     Returns:
         One for every pair, names in the order of the alphabet. Of sets the smallest among the
@@ -210,12 +194,7 @@ class _EffectQuery:
         *,
         linear: bool = False,
     ) -> _EffectQuery:
-        """A question by name; ``others`` are the variables not observed, or given.
-
-        Raises:
-            ParameterError: A name is unknown or stands twice.
-            GraphError: The graph is no maximal PDAG.
-        """
+        """A question by name; ``others`` are the variables not observed, or given."""
         names, arcs = _sorted_arcs(graph)
         if isinstance(others, str):
             raise ParameterError(f"'{others}' is one name: give a list of names")

@@ -22,13 +22,7 @@ State = tuple[int, bool]
 
 
 def d_connected(dag: Dag, x: int, given: int) -> int:
-    """Bit mask of all that is not d-separated from x by the given variables, x left out.
-
-    Args:
-        dag: Parents of every variable.
-        x: A variable.
-        given: Bit mask, without x.
-    """
+    """Bit mask of all that is not d-separated from x by the given variables, x left out."""
     return mask_of(v for v, _ in _predecessors(dag, x, given)) & ~given & ~(1 << x)
 
 
@@ -68,11 +62,7 @@ def without_arrows_from(dag: Dag, causes: int, effects: int = -1) -> Dag:
 def minimal_separators(neighbours: Sequence[int], s: int, t: int, allowed: int) -> Iterator[int]:
     """Every inclusion-minimal set of allowed vertices that cuts s from t, nearest to s first.
 
-    Args:
-        neighbours: Neighbours of every vertex.
-        s: A vertex.
-        t: Another.
-        allowed: Bit mask of the vertices that may be chosen; s and t may not.
+    Only vertices of the bit mask ``allowed`` may be chosen, and neither s nor t.
     """
     near = _eliminate(neighbours, ~(allowed | 1 << s | 1 << t))
     if near[s] >> t & 1:
