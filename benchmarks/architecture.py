@@ -46,7 +46,7 @@ BUDGETS = {
     "deployment": 2040,
     "federation": 1898,
     "findings": 4151,
-    "graphs": 6397,
+    "graphs": 6364,
     "pages": 287,
     "privacy": 5626,
     "program": 446,

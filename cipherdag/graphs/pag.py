@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
-from cipherdag.graphs.ancestral.classes import check_pag, is_pag
-from cipherdag.graphs.ancestral.projection import pag_of_dag
+from cipherdag.graphs.ancestral.classes import check_pag, is_pag, pag_of_dag
 from cipherdag.graphs.drawing import figure, picture
 from cipherdag.graphs.edges import Mark
 from cipherdag.graphs.endpoints import Endpoints

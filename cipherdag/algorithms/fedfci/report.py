@@ -28,8 +28,8 @@ from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
 from cipherdag.findings.pag import LearntPAG
 from cipherdag.findings.unresolved import Saying, UnresolvedTriple, unresolved_details
+from cipherdag.graphs.ancestral.classes import dag_of_pag
 from cipherdag.graphs.ancestral.integration import integrate_pags
-from cipherdag.graphs.ancestral.projection import dag_of_pag
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.endpoints import ARROW

@@ -33,7 +33,10 @@ from cipherdag.graphs.identification.answers import (
 from cipherdag.graphs.identification.criteria import (
     Adjustment,
     conditional_instruments,
+    d_connected,
     front_door_set,
+    minimal_separators,
+    moral_graph,
 )
 from cipherdag.graphs.identification.maximal import (
     close_under_meek,
@@ -43,11 +46,6 @@ from cipherdag.graphs.identification.maximal import (
     possible_parents,
     some_member,
     with_parents,
-)
-from cipherdag.graphs.identification.separation import (
-    d_connected,
-    minimal_separators,
-    moral_graph,
 )
 from cipherdag.graphs.mixed_graph import MixedGraph
 
