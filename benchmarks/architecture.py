@@ -42,7 +42,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15180,
     "audit": 1499,
-    "cli": 4941,
+    "cli": 4786,
     "deployment": 2040,
     "federation": 1898,
     "findings": 4151,
