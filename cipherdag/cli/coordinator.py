@@ -154,7 +154,7 @@ def coordinator_approve(
 @outside_a_run("nothing was changed")
 def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
-    from cipherdag.deployment.study_engine import connected_sites
+    from cipherdag.deployment.shared_folder import connected_sites
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
 

@@ -277,7 +277,7 @@ def _carry_out(
 ) -> None:
     """Read the data, learn, save and show."""
     from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.findings.pag import LearntPAG
+    from cipherdag.findings.graph import LearntPAG
 
     if not as_json:
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")

@@ -92,7 +92,7 @@ def report(folder: Path, truth: Path | None, out: Path | None, *, as_json: bool)
     """Write the report of the result in FOLDER anew, from what was saved."""
     from datetime import UTC, datetime
 
-    from cipherdag.findings.pag import LearntPAG
+    from cipherdag.findings.graph import LearntPAG
     from cipherdag.results.run import Run
     from cipherdag.sites.table.schema import Schema
 

@@ -44,10 +44,8 @@ def serve(
 ) -> None:
     """Run the server that the sites connect to until ``stopped`` says so.
 
-    Args:
-        coordinator: The coordinator's folder.
-        stopped: Waits for some seconds and says whether to stop.
-        announce: Is called with what a person should know of the server's address, and of sites.
+    It waits for some seconds and says whether to stop. ``announce`` hears what a person should know
+    of the server's address, and of sites.
 
     Raises:
         ParameterError: The study's engine has no server.
@@ -105,11 +103,6 @@ def serve(
 
 def reached(host: str, port: int, certificate: Path) -> list[str]:
     """Whether this server answers at its address, seen from this machine; remarks if not.
-
-    Args:
-        host: Host name of the server.
-        port: Its port.
-        certificate: What it shows, PEM.
 
     Raises:
         SiteUnreachableError: Another process of this machine answers there.

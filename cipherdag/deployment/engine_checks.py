@@ -88,20 +88,6 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self, refused=self.refused + max(times, 1), last_refused=f"{said}, {_now()}"
         )
 
-    def restarted(
-        self, *, user: int, other_user: bool, kernel: tuple[str, ...], opened: tuple[str, ...]
-    ) -> EngineRecord:
-        """The record after a start; what was refused before stays counted."""
-        return msgspec.structs.replace(
-            self,
-            started=_now(),
-            user=user,
-            other_user=other_user,
-            kernel=kernel,
-            opened=opened,
-            news="",
-        )
-
     @property
     def separation(self) -> str:
         """The isolation of the process from the site's files, in words; "" if there is none."""
@@ -124,9 +110,7 @@ def _now() -> str:
 def engine_address(site: SiteFolder, study: Study | None) -> Address:
     """Whom the process connects to, with which certificate, and what it must not open.
 
-    Args:
-        site: The site's folder.
-        study: The active study; without one the process is only tried, and connects to nobody.
+    Without a study the process is only tried, and connects to nobody.
 
     Raises:
         SiteNotReadyError: The site has no certificate, or one that is not valid now.
@@ -161,11 +145,8 @@ def recorder(
 ) -> Callable[[Started | Notice], None]:
     """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``.
 
-    Args:
-        site: The site's folder.
-        record_start: Writes a start into the ledger.
-        announce: Is called with what it says of its connection, and each sentence not again
-            within `ANNOUNCED_S` seconds.
+    ``record_start`` writes a start into the ledger. ``announce`` hears what is said of the
+    connection, each sentence not again within `ANNOUNCED_S` seconds.
     """
     writing = threading.Lock()
     announced: dict[str, float] = {}
@@ -242,10 +223,17 @@ def _nothing(_operation: str, _message: bytes) -> bytes:
 
 
 def _restarted(before: EngineRecord, said: Started) -> EngineRecord:
+    """The record after a start; what was refused before stays counted."""
     separation = said.separation
     other = separation.user not in (-1, os.getuid() if hasattr(os, "getuid") else -1)
-    return before.restarted(
-        user=separation.user, other_user=other, kernel=separation.kernel, opened=separation.opened
+    return msgspec.structs.replace(
+        before,
+        started=_now(),
+        user=separation.user,
+        other_user=other,
+        kernel=separation.kernel,
+        opened=separation.opened,
+        news="",
     )
 
 

@@ -46,13 +46,9 @@ def start(
     Data, keys and sessions stay in this process. The engine's process passes on messages; it can
     neither open the site's files nor start a program. Over files there is none.
 
-    Args:
-        site: The site's folder, activated.
-        stopped: Waits for some seconds and says whether to stop.
-        announce: Is called with each plan that waits for a person, once, and with news of the
-            connection.
-        door: With FLARE, a folder where the engine's process of another user connects; without one
-            this process starts it.
+    ``stopped`` waits for some seconds and says whether to stop. ``announce`` hears once of a plan
+    that waits for a person, and news of the connection. At a ``door`` the engine's process of
+    another user connects; without one this process starts it.
 
     Raises:
         SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
@@ -88,9 +84,7 @@ def waiting_plans(
 ) -> Iterator[list[str]]:
     """At each step the plans that wait for a person and were not told of, in words.
 
-    Args:
-        approvals: The site's; looked through every `LOOK_S` seconds.
-        clock: Seconds.
+    They are looked through every `LOOK_S` seconds.
     """
     announced: set[str] = set()
     looked = -math.inf
@@ -121,10 +115,7 @@ def expiring(
 ) -> Iterator[list[str]]:
     """At each step what is to be said of a certificate that soon expires: once a day, in words.
 
-    Args:
-        certificate: Its file; None where there is none.
-        clock: The time in UTC.
-        server: Whether it is the coordinator's server's, and not this site's.
+    Without a file there is nothing to say; ``server`` says that it is the coordinator's server's.
     """
     said = None
     while True:

@@ -196,11 +196,7 @@ def data_digest(sites: Sequence[Site]) -> str:
 
 
 def _check_same(earlier: Beginning, begun: Beginning, folder: Path) -> None:
-    """Refuse to go on with another run than the one that is kept.
-
-    Raises:
-        OutputError: Naming what differs.
-    """
+    """Refuse to go on with another run than the one that is kept."""
     # as the file has it: parameters may hold tuples, which are read back as lists
     now = msgspec.json.decode(msgspec.json.encode(begun), type=Beginning)
     for name in Beginning.__struct_fields__:

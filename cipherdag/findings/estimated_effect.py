@@ -9,15 +9,19 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.effect import ESTIMATORS, NO_EFFECT, AdjustedEffect, Contrast, LeftOut
-from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
-from cipherdag.findings.panels.forest import Estimate, Forest
-from cipherdag.findings.refutation import (
+from cipherdag.findings.effect import (
+    ESTIMATORS,
+    NO_EFFECT,
     REFUTATIONS,
+    AdjustedEffect,
+    Contrast,
+    LeftOut,
     refutation_forest,
     refutation_lines,
     refutation_rows,
 )
+from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
+from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES

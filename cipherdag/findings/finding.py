@@ -19,7 +19,7 @@ import msgspec
 from cipherdag.errors import ParameterError
 from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.sheets import csv_text
+from cipherdag.pages.files import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,11 +199,7 @@ class Finding(ABC):
         return None
 
     def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
-        """The entries of ``result.json`` that only this kind of finding has.
-
-        Args:
-            identifiers: The identifier of every variable.
-        """
+        """The entries of ``result.json`` that only this kind of finding has."""
         del identifiers
         names = [
             attribute.name

@@ -28,10 +28,7 @@ def details_of(
 ) -> dict[str, Any]:
     """The details of the finding that `Integrated` reads, in the form that JSON has.
 
-    Args:
-        integrations: The graphs that fit.
-        groups: The PAG of every group, and whether it is one.
-        names: The variables.
+    Of every group there are the PAG, and whether it is one.
     """
     return {
         "complete": integrations.complete,

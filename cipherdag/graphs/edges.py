@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from cipherdag.errors import GraphError
+from cipherdag.pages.files import without_shield
 from cipherdag.pages.numerals import first_of
-from cipherdag.pages.sheets import without_shield
 
 Pair = tuple[str, str]
 Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
@@ -114,7 +114,7 @@ def edges_from_csv(
             without surrounding white space and in Unicode form C, as names are compared everywhere.
         marks: Those that an edge may have.
 
-    An apostrophe that `cipherdag.pages.sheets.csv_text` put in front of a name is taken off, unless
+    An apostrophe that `cipherdag.pages.files.csv_text` put in front of a name is taken off, unless
     only the name with it is declared.
 
     Returns:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
-from cipherdag.pages.sheets import csv_text
-from cipherdag.pages.whole_file import replace_file
+from cipherdag.pages.files import csv_text, replace_file
 
 if TYPE_CHECKING:
     import networkx as nx

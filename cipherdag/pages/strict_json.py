@@ -20,10 +20,6 @@ def from_json(text: str | bytes, kind: Any) -> Any: ...
 def from_json(text: str | bytes, kind: Any = Any) -> Any:
     """The value of a JSON text.
 
-    Args:
-        text: The text; bytes are UTF-8.
-        kind: The type that it has to be of.
-
     Raises:
         ValueError: It is no JSON (RFC 8259, so that NaN and Infinity are none), names a key twice
             in one object, is nested too deep or of another type. No value is quoted.

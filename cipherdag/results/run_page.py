@@ -74,12 +74,7 @@ def run_page(
 ) -> str:
     """The report as one HTML page; it needs no other file and asks no other machine for anything.
 
-    Args:
-        run: The account of the run.
-        finding: What was found.
-        report: What the algorithm adds to it.
-        truth: A true DAG, to say how accurate a graph is.
-        written: When the page is written, in UTC; not shown if None.
+    With a true DAG it says how accurate a graph is; the time is in UTC, and not shown if None.
     """
     sites = [_site(run, site) for site in run.sites]
     bit_rounds = sum(map(_opens_bits, run.rounds))
@@ -202,14 +197,7 @@ def _began(run: RunAccount) -> str:
 def limit_sentences(
     run: RunAccount, finding: Finding, limits: Iterable[str], *, has_truth: bool
 ) -> Iterator[str]:
-    """The limits of a result.
-
-    Args:
-        run: The account of the run.
-        finding: What was found.
-        limits: Limits of the finding, and of the algorithm.
-        has_truth: Whether the report says how accurate it is.
-    """
+    """The limits of a result, among them those of the finding and of the algorithm."""
     if not (kind := protection_kind(run.protection)).protects:
         yield kind.disclosure
     if run.keys:

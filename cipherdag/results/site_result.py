@@ -10,7 +10,7 @@ from typing import Any
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
-from cipherdag.findings.site_differences import THIS_SITE_DETAIL
+from cipherdag.findings.doubts import THIS_SITE_DETAIL
 from cipherdag.program.program import installed_program, plan_facts
 from cipherdag.program.run import FinishedRun
 from cipherdag.program.versions import computed_with

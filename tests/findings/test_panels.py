@@ -18,8 +18,7 @@ from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
 from cipherdag.findings.panels.curves import Curves, Series
 from cipherdag.findings.panels.forest import Estimate, Forest
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.panels.panel import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from cipherdag.errors import ParameterError
 from cipherdag.findings.panels.curves import CLOSE, Tick, round_values
-from cipherdag.pages.lettering import cut, text_width
-from cipherdag.pages.numerals import shown
+from cipherdag.pages.numerals import cut, shown, text_width
 
 LETTER, TEXT, GAP, PLOT = 12.0, 16.0, 10.0, 330.0
 """Size of a letter, height of a line of words, and width: that of a narrow page."""

@@ -20,8 +20,8 @@ from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overv
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.drawing.picture import FONT_SIZE
 from cipherdag.graphs.mixed_graph import MixedGraph
-from cipherdag.pages.lettering import box_width, cut, text_width
-from cipherdag.pages.whole_file import replace_file
+from cipherdag.pages.files import replace_file
+from cipherdag.pages.numerals import box_width, cut, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
