@@ -48,7 +48,7 @@ BUDGETS = {
     "findings": 4047,
     "graphs": 6363,
     "pages": 271,
-    "privacy": 5626,
+    "privacy": 5318,
     "program": 446,
     "protocol": 5604,
     "questions": 5278,

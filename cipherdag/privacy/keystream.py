@@ -79,15 +79,8 @@ def apply_masks(
 ) -> None:
     """Add and subtract streams in place.
 
-    Args:
-        words: Residues, plane after plane.
-        plane_lengths: Number of words of each plane.
-        moduli: Modulus of each plane.
-        added: The streams to add, which go on.
-        subtracted: The streams to subtract.
-
-    Leaks:
-        Nothing: to whoever lacks the key of one of them every word is uniform, whatever it was.
+    Words are residues, plane after plane, each plane with its length and modulus. To whoever lacks
+    the key of one stream every word is uniform, whatever it was.
     """
     start = 0
     for length, modulus in zip(plane_lengths, moduli, strict=True):

@@ -29,9 +29,6 @@ class DrawKey(Secret):
     they follow from the rows, and from this key, so that nobody tries which rows they would follow
     from. Whoever has the key, or the identity key that it is derived from, computes them for any
     rows. Made by `SigningIdentity.draw_key`.
-
-    Args:
-        key: 32 bytes.
     """
 
     __slots__ = ("_key",)

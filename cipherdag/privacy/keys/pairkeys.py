@@ -143,22 +143,11 @@ def agree_as_initiator(
 ) -> tuple[bytes, PairKey]:
     """Agree on the key of sites i < j at site i.
 
-    Args:
-        keys: Site i's keys.
-        peer_x25519: Site j's X25519 public key, 32 bytes.
-        peer_mlkem: Site j's ML-KEM public key, 1184 bytes.
-        transcript_digest: Digest of all offers as this site saw them.
-        i: Position of this site in the cohort.
-        j: Position of the other site.
-
-    Returns:
-        The ML-KEM ciphertext for site j (1088 bytes) and the key.
+    The other site's keys have 32 and 1184 bytes; the digest is of all offers as this site saw them.
+    Returned are the ML-KEM ciphertext for site j (1088 bytes), which everyone sees, and the key.
 
     Raises:
         KeyAgreementError: A key is malformed, of low order, or this site's own.
-
-    Leaks:
-        The ciphertext, to everyone.
     """
     _check_order(i, j)
     classical = keys.exchange(peer_x25519)

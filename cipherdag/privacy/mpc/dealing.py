@@ -95,13 +95,8 @@ class Dealt(Secret):
 def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
     """Everything that is dealt for a batch, the same at the dealer and its twin.
 
-    Args:
-        batch: What for.
-        seed: The dealer's, 32 fresh random bytes.
-        site_seeds: Every site's seed of its dealt part.
-
-    Leaks:
-        Nothing to who has one holder's seed; the labels and masks to who has both.
+    The dealer's seed has 32 fresh random bytes; a site's is that of its dealt part. Who has one
+    holder's seed learns nothing, and who has both the labels and masks.
     """
     first, second = (expand(seed, b"seed of a holder", batch.digest, bytes([i])) for i in HOLDERS)
     draws = HolderDraws(batch, first, 0), HolderDraws(batch, second, 1)
@@ -141,17 +136,11 @@ def deal_digest(batch: Batch, holder: int, seed: bytes, dealt: bytes) -> bytes:
 class CommonPart:
     """The part of a deal that was sent in the clear, as it is read.
 
-    Args:
-        batch: What for.
-        content: As long as ``batch.dealt_bytes``.
+    The content is as long as ``batch.dealt_bytes``: words that both holders' keys have in common,
+    what the first holder adds to its shares of t, and hashes of labels.
 
     Raises:
         MalformedMessageError: A correction is not reduced.
-
-    Attributes:
-        keys: Words that both holders' keys have in common.
-        correction: What the first holder adds to its shares of t.
-        labels: Hashes of labels.
     """
 
     __slots__ = ("correction", "keys", "labels")

@@ -61,30 +61,12 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
 class Seat(Secret):
     """A party's part in a batch; `Party.begin` makes it.
 
-    Args:
-        batch: What is asked of whom.
-        position: Of this party; `COORDINATOR` for the coordinator that deals.
-        keys: What it seals with for each other party with a role.
-        names: Names of the cohort's sites, by position, for errors.
-        identity: What a holder signs the bits with.
-        random_bytes: Yields that many bytes; the operating system's random source.
+    It has a key to seal with for each other party with a role; a holder signs with its identity.
     """
 
     __slots__ = (
-        "_batch",
-        "_dealt",
-        "_holding",
-        "_identity",
-        "_keys",
-        "_last",
-        "_left",
-        "_masked",
-        "_names",
-        "_position",
-        "_random",
-        "_seed",
-        "_seen",
-        "_stored",
+        "_batch", "_dealt", "_holding", "_identity", "_keys", "_last", "_left", "_masked", "_names",
+        "_position", "_random", "_seed", "_seen", "_stored",
     )  # fmt: skip
 
     def __init__(
@@ -127,8 +109,7 @@ class Seat(Secret):
     def share(self, values: IntegerVector) -> bytes:
         """`Contributed`: this site's vector, in three parts.
 
-        Args:
-            values: Whole numbers, shape (words,), each within what this site's rows can say.
+        Values are whole numbers, shape (words,), each within what this site's rows can say.
 
         Raises:
             ReplayError: It was asked before.
@@ -160,9 +141,6 @@ class Seat(Secret):
     def prepare(self, request: bytes) -> bytes:
         """`Keys` of the dealer, `Checks` of its twin, `Passed` with a holder's share of E.
 
-        Args:
-            request: `Collected` for this party's role.
-
         Raises:
             ReplayError: It was asked before, or out of turn.
             ShareError: A site's part does not unseal, or it gave dealer and twin different ones.
@@ -190,9 +168,6 @@ class Seat(Secret):
             ShareError: The other holder's share does not unseal.
             ComparisonKeyError: What was dealt was altered, or dealer and twin dealt differently.
             MalformedMessageError: The request is none.
-
-        Leaks:
-            Nothing: to the other holder a share of what is uniform.
         """
         with self._turn("square"):
             said = self._read(request, Square)
@@ -209,9 +184,6 @@ class Seat(Secret):
             ReplayError, MalformedMessageError: As `prepare`.
             ShareError: The other holder's share does not unseal, or it saw other masked sums or
                 other keys than this one.
-
-        Leaks:
-            Nothing: to the other holder labels that are uniform.
         """
         with self._turn("compare"):
             sealed = self._read(request, Passed).content
@@ -228,9 +200,6 @@ class Seat(Secret):
             ShareError: The other holder's shares do not unseal, or it saw other masked forms.
             ForgedSumError: A label means nothing: dealer or holder deviated.
             AggregateRangeError: A sum is none that the sites can produce.
-
-        Leaks:
-            The bits.
         """
         with self._turn("open"):
             sealed = self._read(request, Passed).content

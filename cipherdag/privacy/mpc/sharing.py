@@ -55,11 +55,8 @@ class Parts(Secret):
 def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes) -> Parts:
     """The parts of a site's vector.
 
-    Args:
-        batch: What for.
-        values: Whole numbers, shape (words,). A caller keeps each within what its rows can
-            say, so that the sums of all sites keep their bounds.
-        random_bytes: Yields that many bytes of the operating system's random source.
+    Values are whole numbers, shape (words,). A caller keeps each within what its rows can say, so
+    that the sums of all sites keep their bounds.
 
     Raises:
         ParameterError: There is not one whole number for every word.
