@@ -95,11 +95,7 @@ def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key in a file.
-
-    Raises:
-        SiteNotReadyError: There is none, or it is not one of `make_key`.
-    """
+    """The key in a file; SiteNotReadyError if there is none, or it is not one of `make_key`."""
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:

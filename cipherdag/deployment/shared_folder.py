@@ -75,11 +75,7 @@ def public_keys(site: SiteFolder) -> bytes:
 
 
 def install_answer(site: SiteFolder, answer: bytes, study: Study) -> None:
-    """Keep the coordinator's answer of an approval.
-
-    Raises:
-        MalformedMessageError: It is none.
-    """
+    """Keep the coordinator's answer of an approval; MalformedMessageError if it is none."""
     if len(answer) != ANSWER_BYTES:
         raise MalformedMessageError("the approval holds no key for a shared folder")
     _site_key(site, answer, study)
@@ -87,11 +83,7 @@ def install_answer(site: SiteFolder, answer: bytes, study: Study) -> None:
 
 
 def site_key(site: SiteFolder, study: Study) -> PairKey:
-    """The key that a site shares with the coordinator.
-
-    Raises:
-        SiteNotReadyError: It has none yet.
-    """
+    """The key that a site shares with the coordinator; SiteNotReadyError if it has none yet."""
     if not (site.folder_key.exists() and site.folder_answer.exists()):
         raise SiteNotReadyError(
             "the site has no key of its study",
@@ -131,11 +123,7 @@ def _site_key(site: SiteFolder, answer: bytes, study: Study) -> PairKey:
 
 
 def check_public_keys(request: Request) -> None:
-    """Refuse a request without public keys for a shared folder.
-
-    Raises:
-        ParameterError: It has none.
-    """
+    """Refuse a request without public keys for a shared folder; ParameterError if it has none."""
     if len(request.certificate_request) != REQUEST_BYTES:
         raise ParameterError(
             "the request is not for a study over files",

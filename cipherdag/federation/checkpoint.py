@@ -247,21 +247,13 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Write it into the folder of the run.
-
-        Raises:
-            OutputError: The folder cannot be written.
-        """
+        """Write it into the folder of the run; OutputError if the folder cannot be written."""
         text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
         with writing(folder):
             write_whole(folder / STARTED_FILE, text)
 
     def make_algorithm(self) -> Algorithm[Any, Any]:
-        """The algorithm with its parameters.
-
-        Raises:
-            OutputError: This version does not know them.
-        """
+        """The algorithm with its parameters; OutputError if this version does not know them."""
         try:
             return make_algorithm(self.plan.algorithm, self.plan.parameters)
         except ParameterError as error:

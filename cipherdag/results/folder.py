@@ -113,11 +113,7 @@ def writable_folder(folder: Path) -> None:
 
 
 def read_report(folder: str | Path) -> dict[str, Any]:
-    """The content of `result.json`.
-
-    Raises:
-        OutputError: The folder holds no readable result.
-    """
+    """The content of `result.json`; OutputError if the folder holds no readable result."""
     path = Path(folder) / REPORT_FILE
     report = _parsed(path, from_json)
     if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):

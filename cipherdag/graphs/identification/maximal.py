@@ -115,11 +115,7 @@ def with_constraints(
 
 
 def some_member(pattern: Pattern) -> Dag:
-    """A DAG of the class.
-
-    Raises:
-        GraphError: There is none.
-    """
+    """A DAG of the class; GraphError if there is none."""
     dag = extension(pattern.parents, pattern.neighbours)
     if dag is None:
         raise GraphError(
