@@ -40,14 +40,10 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of ``engine.json``.
 
     Attributes:
-        started: When the process started last, in UTC; empty before.
         user: Number of the user that it runs as.
         other_user: Whether that is another one than the site's own process has.
         kernel: What the kernel enforces: ``landlock``, ``seccomp``.
-        opened: Files of the site that it could open all the same.
-        news: The last thing that it said of its connection.
         refused: How often somebody asked for what this site does not do.
-        last_refused: When that was last, and what.
     """
 
     started: str = ""

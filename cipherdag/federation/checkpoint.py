@@ -76,10 +76,7 @@ class Checkpoint:
     """The rounds of a run in this process; a `Session` writes into it as into its journal.
 
     Attributes:
-        folder: The folder of the result.
-        identities: Signing key of each site.
         ledgers: Each site's ledger, which goes on where it ended.
-        rounds: The rounds so far, oldest first.
         earlier: Those that had ended when this was read.
     """
 

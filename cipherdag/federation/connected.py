@@ -63,7 +63,6 @@ class ConnectedFederation:
     """The sites of a coordinator's study; make one with `Federation.connect`.
 
     Attributes:
-        folder: The coordinator's folder.
         protection: ``masking`` or ``bfv``; ``none`` only if study and every site allow it.
         timeout_s: Seconds to wait for the slowest site in a step of a round.
         start_s: Seconds that server and sites may take to come up.

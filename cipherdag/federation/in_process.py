@@ -264,11 +264,7 @@ CACHED_QUESTIONS = 16
 
 
 class SharedReading:
-    """The last message, set-up, sum, batch and questions that a site of this process has read.
-
-    Args:
-        coordinator: The coordinator's public key, 32 bytes.
-    """
+    """The last message, set-up, sum, batch and questions that a site of this process has read."""
 
     def __init__(self, coordinator: bytes) -> None:
         self._opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator))

@@ -92,15 +92,9 @@ def load_sites(
     is constant at every site is left out, and one that is constant or empty at some is kept; both
     are said.
 
-    Args:
-        data: For each site's name its data; the name may be empty where there is one.
-        schema: The schema, its file, or None.
-        labels: Labels in place of the schema's.
-        interventions: Column that names what was intervened on, in place of the schema's.
-        constants: Whether to look for constant columns; not where the tables are still divided.
-        relations: Whether to look for columns that follow from others.
-        min_group_size: Where data may lack columns, how many sites have to lack the same ones; 0:
-            none may.
+    Labels and the column of interventions stand in place of the schema's. Constant columns are not
+    looked for where tables are still divided. So many sites have to lack the same columns where
+    data may lack any; 0: none may.
 
     Raises:
         DataError: Data do not fit the schema.

@@ -11,7 +11,6 @@ from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.pages.numerals import counted, first_of
 
 DIFFERING, THIS_SITE_DETAIL = "site_differences", "this_site"
-"""Where a finding's details have them, and at a site what it finds of itself."""
 COMPARED = (
     Column("variable", str, "The variable."),
     Column("given", list, "Its neighbours, or nothing."),
@@ -117,7 +116,6 @@ def _clearest_first(row: Mapping[str, Any]) -> tuple[bool, float, bool]:
 
 
 UNRESOLVED = "unresolved"
-"""Where a finding's details list them."""
 Saying = Literal["collider", "no collider", "open"]
 UNRESOLVED_TITLE = "Unresolved triples"
 EXPLAINED = (
@@ -133,12 +131,8 @@ class UnresolvedTriple:
     """An unshielded triple, by name.
 
     Attributes:
-        first: The one end.
-        middle: The variable between.
-        last: The other end.
         tests_say: What its tests say of the middle; "open" where they do not clearly say.
         evidence: That of the tests, in words; "" where nothing was tested.
-        stands_as: What the graph has.
     """
 
     first: str

@@ -31,7 +31,6 @@ ESTIMATORS = {
     "linear": "linear regression",
     "standardise": "standardisation over strata",
 }
-"""What estimators are called in reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +39,7 @@ class ArmMean:
 
     Attributes:
         arm: The treatment's category, 0 for the first.
-        rows: Rows of the arm.
         mean: Of the outcome, or of two categories the share of the second one.
-        error: Its standard error.
         effective: How many rows of equal weight would be as good; None where none is weighted.
     """
 
@@ -55,15 +52,11 @@ class ArmMean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """One category of the treatment against the reference, or one unit of it.
+    """One category of the treatment against the reference, or one unit, and a 95 % interval.
 
     Attributes:
         arm: The category, 0 for the first; None of a number.
-        scale: How the two are compared.
-        estimate: The effect.
         error: Its standard error; of ratios that of the logarithm.
-        low: Where its interval of 95 % begins.
-        high: Where it ends.
     """
 
     arm: int | None
@@ -95,7 +88,6 @@ class Refutation:
     """An effect where something was changed.
 
     Attributes:
-        change: What was changed.
         left_out: The variable that is left out, or the number of the part of the rows.
         why: Empty, or why nothing is estimated.
         contrasts: The differences against the reference.
@@ -165,13 +157,10 @@ class AdjustedEffect:
     """The effect as one set of variables tells it.
 
     Attributes:
-        adjust: The variables adjusted for.
         parents: The direct causes of the treatment in the DAGs that say so, where the graph leaves
             several possible; else None.
         n_dags: How many DAGs these are, if known.
         why: Empty, or why nothing is estimated; ``no effect``: because these DAGs have none.
-        sites: How many sites add rows.
-        rows: How many rows.
         means: Of every arm; none of a linear model.
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
@@ -202,7 +191,6 @@ def e_value(ratio: float) -> float:
 
 
 FEWEST_PARTS = 2
-"""That can scatter."""
 REFUTATIONS = (
     Column("set", int, "The number of the set, from 1."),
     Column("change", str, "The change, such as `placebo treatment`."),

@@ -109,9 +109,7 @@ class Finding(ABC):
     kind: ClassVar[str]
     """What ``result.json`` calls the kind of finding."""
     template: ClassVar[str]
-    """The template of its report."""
     tables: ClassVar[tuple[Table, ...]]
-    """The tables that it declares."""
     promise: ClassVar[str] = ""
     """What a plan tells the people who approve it that the result will be, if anything."""
     causal: ClassVar[bool] = True

@@ -70,12 +70,7 @@ Graph_co = TypeVar("Graph_co", bound=AnyGraph, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class GraphFinding(Finding, Generic[Graph_co]):
-    """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds.
-
-    Attributes:
-        graph: The graph, with the columns' names.
-        evidence: What speaks for its edges, as far as it was opened.
-    """
+    """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds."""
 
     kind: ClassVar[str] = "graph"
     template: ClassVar[str] = "graph_run.html.j2"

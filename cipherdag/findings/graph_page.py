@@ -67,16 +67,7 @@ AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
 
 @dataclass(frozen=True, slots=True)
 class EdgeRow:
-    """An edge of the report: its number, its evidence, and what the truth says of it.
-
-    Attributes:
-        number: From 1 on.
-        edge: The edge.
-        evidence: What speaks for it.
-        verdict: What the truth says of it, if there is one.
-        mark: The mark that is drawn: without what too few replicates have.
-        sentence: What it says, in words.
-    """
+    """An edge of the report; ``mark`` is drawn, without what too few replicates have."""
 
     number: int
     edge: Edge

@@ -14,7 +14,6 @@ from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.pag import PAG, PartialMixedGraph
 
 DETAIL = "integrated"
-"""Where a finding's details have them."""
 TITLE = "Graphs that fit"
 CAPTION = (
     "Graphs over all columns that have, among the columns of every group of sites, the graph of "

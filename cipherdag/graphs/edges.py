@@ -22,7 +22,6 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MOST_LISTED = 5
 End = Literal["arrow", "circle", "plain"]
 ENDS: dict[str, End] = {"-": "plain", "o": "circle", "<": "arrow", ">": "arrow"}
-"""What each sign at an end of a mark stands for."""
 
 CAUSALLEARN = {"TAIL": "--", "ARROW": "<>", "CIRCLE": "oo"}
 """What causal-learn calls an end, and how it is written at the left and at the right."""

@@ -21,7 +21,6 @@ NONE, CIRCLE, ARROW, TAIL = range(4)
 SIGNS = {CIRCLE: ("o", "o"), ARROW: ("<", ">"), TAIL: ("-", "-")}
 """How each endpoint is written at the left and at the right end of an edge."""
 ENDPOINTS = {sign: endpoint for endpoint, signs in SIGNS.items() for sign in signs}
-"""The endpoint that each sign stands for."""
 Matrix = TypeVar("Matrix", BoolMatrix, Endpoints)
 
 

@@ -63,9 +63,6 @@ def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Bo
     undirected edges become effects.
 
     ``tie_break``, shape (p,), decides what the graph leaves open.
-
-    Raises:
-        GraphError: Not a graph.
     """
     graph = checked_arcs(arcs)
     rank = ranks(graph, tie_break)
@@ -81,9 +78,6 @@ def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
 
     Returns:
         Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
-
-    Raises:
-        GraphError: Not a graph.
     """
     graph = checked_arcs(arcs)
     while (undirected := graph & graph.T).any():
@@ -144,11 +138,7 @@ class _Remaining:
             self.loose.setdefault(y, []).append(1 << x | 1 << z)
 
     def cost(self, node: int) -> Cost | None:
-        """Unshielded colliders that the node as a sink would add; None if it has a child.
-
-        Returns:
-            How many others than open triples, and how many of those.
-        """
+        """Unshielded colliders that a node as sink adds: others than open triples, and these."""
         if self.children[node]:
             return None
         around, undirected = self.adjacent[node], self.undirected[node]

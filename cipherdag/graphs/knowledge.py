@@ -29,12 +29,10 @@ GIVEN = {
     "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
     "direction": "The direction is given by the background knowledge, not constraints.",
 }
-"""What is said of an edge of which there is background knowledge."""
 NUMBERED_AT_A_SITE = (
     "A person at a site writes the knowledge by names: `cipherdag site knowledge --forbid A B "
     "--out knowledge.toml`; give its file as --knowledge."
 )
-"""What to do where only the sites know the names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,9 +24,6 @@ class DiscreteNetwork:
     """A Bayesian network over categories.
 
     Attributes:
-        names: The variables.
-        parents: Parents of every variable, by name.
-        categories: Categories of every variable, by name.
         tables: Conditional probabilities of every variable, by name: shape (categories of its
             first parent, ..., its own categories); the last axis sums to 1.
 

@@ -165,9 +165,6 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     rule 1 the one from the smaller position wins, and rules 2 and 3 see edges that the same pass
     has just directed, so that a later edge may turn an earlier one round. Edges are visited by
     head, then tail, ascending. The graph keeps its skeleton and **may have directed cycles**.
-
-    Raises:
-        GraphError: Not a graph.
     """
     graph = checked_arcs(arcs)
     adjacent = graph | graph.T

@@ -50,15 +50,12 @@ class MacKey(Secret):
 
     __slots__ = ("_key",)
 
+    secret_size = KEY_BYTES
+
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise KeyAgreementError(f"a sum key has {KEY_BYTES} bytes")
         self._key = bytes(key)
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the key."""
-        return KEY_BYTES
 
     def same_as(self, other: MacKey) -> bool:
         """Whether both are one key."""

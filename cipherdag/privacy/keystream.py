@@ -34,6 +34,8 @@ class Keystream(Secret):
 
     __slots__ = ("_encryptor",)
 
+    secret_size = _KEY_BYTES
+
     def __init__(self, key: bytes) -> None:
         self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()
 
@@ -41,11 +43,6 @@ class Keystream(Secret):
         """This very stream, which goes on at another counter of 16 bytes; never twice at one."""
         self._encryptor.reset_nonce(counter)
         return self
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the key."""
-        return _KEY_BYTES
 
     def words(self, count: int) -> WordVector:
         """The next words of the stream, shape (count,)."""

@@ -86,7 +86,7 @@ class RoundMasks(Secret):
             ReplayError: This site already masked something for its digest.
         """
         sites = declaration.sites
-        if not _ascending(sites) or declaration.cohort_size != len(sites):
+        if list(sites) != sorted(set(sites)) or declaration.cohort_size != len(sites):
             raise CohortError("the declaration is for a cohort of another size or order")
         if self._index not in sites or not 0 <= sites[0] <= sites[-1] < self._n_sites:
             raise CohortError("the declaration leaves this site out or names an unknown one")
@@ -246,7 +246,3 @@ def require_all(given: Mapping[int, bytes], declaration: Declaration) -> tuple[i
     if set(given) != set(declaration.sites):
         raise ShareError("something is missing of a site asked, or came of one that was not")
     return declaration.sites
-
-
-def _ascending(positions: Sequence[int]) -> bool:
-    return list(positions) == sorted(set(positions))

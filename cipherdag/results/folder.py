@@ -65,9 +65,7 @@ def write_folder(
 def new_result_folder(folder: Path, *, force: bool) -> None:
     """Make the folder before a long run, and see that no other result is lost to it.
 
-    Args:
-        folder: The folder.
-        force: Whether a result in it may be overwritten, and a run that was stopped be given up.
+    With ``force`` a result in it may be overwritten, and a run that was stopped be given up.
 
     Raises:
         ResultExistsError: There is one.
@@ -153,9 +151,6 @@ def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
 
 def verify_folder(folder: Path) -> dict[str, LedgerHead]:
     """Check every ledger of a result folder against itself and against result.json.
-
-    Returns:
-        Where each site's ledger ends.
 
     Raises:
         LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.

@@ -34,9 +34,7 @@ log = logging.getLogger("cipherdag.site")
 def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     """The result of a run by the site's own names.
 
-    Args:
-        site: The site's folder.
-        session: The first digits of the run's session; the run that began last if empty.
+    The session is known by its first digits; it is the run that began last if these are empty.
 
     Raises:
         ParameterError: This is not how a session is named.

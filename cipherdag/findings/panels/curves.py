@@ -41,8 +41,6 @@ class Curves:
     """One or several curves over one pair of axes.
 
     Attributes:
-        title: Heading of the panel.
-        note: What it shows, in one or two sentences.
         x_label: What is counted along the horizontal axis, such as "round".
         y_label: What is measured, with its unit.
         series: At most six curves, together with at least one point; all numbers finite.

@@ -52,8 +52,6 @@ class Forest:
     """Estimates one below the other on one axis, with a line at no effect.
 
     Attributes:
-        title: Heading of the panel.
-        note: What it shows, in one or two sentences.
         label: What is measured, with its unit.
         estimates: At least one; finite numbers, low <= value <= high.
         ratios: Whether they are ratios: the axis is logarithmic, and 1 is no effect, else 0.

@@ -22,8 +22,6 @@ class TablePanel:
     """A panel of rows and columns: words and numbers that need no picture.
 
     Attributes:
-        title: Heading of the panel.
-        note: What it shows, in one or two sentences; the table's caption.
         columns: Heading of every column.
         rows: The rows, each with one entry per column; numbers stand to the right.
 
@@ -66,10 +64,6 @@ class HeatMap:
     """A matrix, drawn darker where its entries are larger.
 
     Attributes:
-        title: Heading of the panel.
-        note: What it shows, in one or two sentences.
-        rows: Names of the rows, such as causes.
-        columns: Names of the columns, such as effects.
         values: Entries by row; None where there is nothing to show, such as the diagonal.
         low: The entry that is drawn lightest.
         high: The entry that is drawn darkest, larger than ``low``.

@@ -9,18 +9,12 @@ from cipherdag.pages.numerals import counted
 
 Names = tuple[str, ...]
 MOST_SETS = 5
-"""Sets that are named besides the chosen one."""
 Method = Literal["no effect", "adjustment", "front door", "instrument"]
 
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A variable that moves the treatment, and the outcome through the treatment alone.
-
-    Attributes:
-        variable: Its name.
-        given: What it is an instrument conditional on, sorted.
-    """
+    """A variable that moves the treatment, and the outcome through it alone, given others."""
 
     variable: str
     given: Names
@@ -34,8 +28,6 @@ class Identified:
     """The effect is a function of the observed distribution, the same in every DAG of the graph.
 
     Attributes:
-        treatment: The cause whose effect is asked for.
-        outcome: The variable that it may act on.
         method: ``no effect``: the treatment is a cause of the outcome in no DAG. ``adjustment``:
             for any of ``sets``. ``front door``: through the mediators of ``sets``. ``instrument``:
             by any of ``instruments``, if all effects are linear.

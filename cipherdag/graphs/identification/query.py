@@ -95,10 +95,6 @@ def is_adjustment_set(
     """Whether adjusting for these variables gives the total effect in every DAG of the graph.
 
     Where the treatment is no cause of the outcome, whether they make the two independent.
-
-    Raises:
-        ParameterError: As in `identify`, or the set has the treatment or the outcome.
-        GraphError: As in `identify`.
     """
     query = _EffectQuery.of(graph, treatment, outcome, variables)
     return Adjustment(query.pattern, query.x, query.y).valid(query.others)
@@ -108,10 +104,6 @@ def d_separated(graph: MixedGraph, first: str, second: str, given: Collection[st
     """Whether the graph says that two variables are independent given others.
 
     All DAGs of a class say the same.
-
-    Raises:
-        ParameterError: As in `is_adjustment_set`.
-        GraphError: As in `identify`.
     """
     query = _EffectQuery.of(graph, first, second, given)
     return not d_connected(some_member(query.pattern), query.x, query.others) >> query.y & 1
@@ -142,11 +134,7 @@ def implied_independences(graph: MixedGraph) -> tuple[Independence, ...]:
 
 
 def implies_any(graph: MixedGraph) -> bool:
-    """Whether the graph implies any independence: whether a pair has no edge.
-
-    Raises:
-        GraphError: As `implied_independences`.
-    """
+    """Whether the graph implies any independence: whether a pair has no edge."""
     maximal_pattern(*_sorted_arcs(graph))
     p = len(graph.nodes)
     return int(graph.skeleton().sum()) < p * (p - 1)

@@ -58,6 +58,8 @@ class SigningIdentity(Secret):
 
     __slots__ = ("_key", "_public")
 
+    secret_size = _PRIVATE_BYTES
+
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self._public = key.public_key().public_bytes_raw()
@@ -119,11 +121,6 @@ class SigningIdentity(Secret):
     def public(self) -> bytes:
         """The public key, 32 bytes."""
         return self._public
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the private key."""
-        return _PRIVATE_BYTES
 
     def sign(self, domain: bytes, *parts: bytes) -> bytes:
         """A signature over the domain and the parts, 64 bytes; the borders between them count."""

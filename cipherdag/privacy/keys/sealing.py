@@ -36,13 +36,10 @@ class SealingKey(Secret):
 
     __slots__ = ("_cipher",)
 
+    secret_size = KEY_BYTES
+
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the key."""
-        return KEY_BYTES
 
     def seal(self, plaintext: bytes, associated: bytes, nonce: bytes = b"") -> bytes:
         """Encrypt and authenticate (NIST SP 800-38D).

@@ -55,7 +55,6 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "holder": ("share", "prepare", "square", "compare", "open"),
     "coordinator": ("prepare",),
 }
-"""Verbs of every role, in turn."""
 
 
 class Seat(Secret):
