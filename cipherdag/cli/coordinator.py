@@ -221,7 +221,7 @@ def coordinator_revoke(name: str, folder: CoordinatorFolder, *, as_json: bool) -
 @outside_a_run("the server is not running")
 def coordinator_start(folder: CoordinatorFolder) -> None:
     """Run the server that the sites connect to, until stopped (Ctrl-C or SIGTERM)."""
-    from cipherdag.deployment.coordinator_server import serve
+    from cipherdag.deployment.processes import serve
 
     until_stopped(partial(serve, folder, announce=click.echo), "Started. Stop with Ctrl-C.")
 

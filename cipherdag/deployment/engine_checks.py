@@ -20,7 +20,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.certificates import check_validity
 from cipherdag.errors import CipherdagError, SiteNotReadyError
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import Address, Notice, Started

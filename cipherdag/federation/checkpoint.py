@@ -35,7 +35,7 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import OutputError, ParameterError, writing
 from cipherdag.federation.site import Site
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.replay import Outcome
 from cipherdag.program.run import FinishedRun

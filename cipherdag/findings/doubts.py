@@ -7,7 +7,7 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
 from cipherdag.findings.finding import Column, Note, Report
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.panels import TablePanel
 from cipherdag.pages.numerals import counted, first_of
 
 DIFFERING, THIS_SITE_DETAIL = "site_differences", "this_site"

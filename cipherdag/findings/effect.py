@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column
-from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.pages.numerals import shown
 
 Scale = Literal["difference", "ratio", "odds ratio"]

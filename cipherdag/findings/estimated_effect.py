@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.effect import (
     ESTIMATORS,
     NO_EFFECT,
@@ -21,7 +22,6 @@ from cipherdag.findings.effect import (
     refutation_rows,
 )
 from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
-from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES

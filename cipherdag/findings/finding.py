@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import msgspec
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.panels.panel import Panel
+from cipherdag.findings.panels import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.files import csv_text
 

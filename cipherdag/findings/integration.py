@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cipherdag.findings.finding import Note, Report
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.panels import TablePanel
 from cipherdag.graphs.ancestral.integration import Integration, LocalPAG
 from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.pag import PAG, PartialMixedGraph

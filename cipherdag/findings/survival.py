@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
-from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, shown
 

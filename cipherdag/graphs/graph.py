@@ -30,7 +30,7 @@ from cipherdag.graphs.identification.maximal import (
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and CSV text that no spreadsheet computes.
+"""Files that are written whole, JSON of one meaning, and CSV text that no spreadsheet computes.
 
 Source: OWASP, "CSV Injection".
 """
@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import msgspec
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # behind apostrophes, so that one more can be taken off
 _EDGES = ("-->", "---")  # marks of edges begin as a formula does, and are none
@@ -61,3 +65,43 @@ def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -
         temporary.replace(place)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+Kind = TypeVar("Kind")
+
+
+@overload
+def from_json(text: str | bytes) -> Any: ...
+@overload
+def from_json(text: str | bytes, kind: type[Kind]) -> Kind: ...
+@overload
+def from_json(text: str | bytes, kind: Any) -> Any: ...
+def from_json(text: str | bytes, kind: Any = Any) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: It is no JSON (RFC 8259, so that NaN and Infinity are none), names a key twice
+            in one object, is nested too deep or of another type. No value is quoted.
+    """
+    try:
+        value = msgspec.json.decode(text, type=kind)
+        json.loads(text, object_pairs_hook=_named_once)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """A value as a JSON text, which every reader of JSON accepts.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _named_once(pairs: Sequence[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key is named twice")

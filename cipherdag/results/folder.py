@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
-from cipherdag.pages.strict_json import from_json, to_json
+from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import make_folder, write_whole
 from cipherdag.protocol.progress import LedgerHead
 from cipherdag.sites.record.ledger import (

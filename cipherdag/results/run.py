@@ -23,7 +23,7 @@ from cipherdag.findings.finding import (
     shortened,
 )
 from cipherdag.findings.graph_finding import Graph_co, GraphFinding
-from cipherdag.findings.panels.panel import Panel
+from cipherdag.findings.panels import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
 from cipherdag.pages.numerals import counted, size

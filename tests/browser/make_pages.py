@@ -24,8 +24,8 @@ from cipherdag import (
     Survival,
 )
 from cipherdag.audit.ledger_page import ledger_page
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.panel import HeatMap, TablePanel
+from cipherdag.findings.axes import Curves, Series
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia

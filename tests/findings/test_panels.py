@@ -16,9 +16,8 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcd.report import belief_evidence
 from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.forest import Estimate, Forest
-from cipherdag.findings.panels.panel import HeatMap, TablePanel
+from cipherdag.findings.axes import Curves, Estimate, Forest, Series
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 

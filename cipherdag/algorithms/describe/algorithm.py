@@ -26,7 +26,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
 from cipherdag.findings.doubts import DIFFERING, this_site_report
 from cipherdag.findings.finding import Note, Report
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.panels import TablePanel
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two

@@ -4,7 +4,7 @@ With x the sums of the sites' vectors, t the sum of the dealt parts, and X_0 + X
 of the parts that the holders have:
 
     E = X_0 + X_1, of every word that is multiplied
-    D = F(E) + constant - 1 + products of E and t + v = F(x) + constant - 1 + r    (r of `dealing`)
+    D = F(E) + constant - 1 + products of E and t + v = F(x) + constant - 1 + r    (r of `sharing`)
     Y = L + (comparisons that hold) * step, of every test; and the batch's label of the range
 
 where a product x_i x_j is E_i E_j + E_i t_j + E_j t_i + t_i t_j; r has its last term. The
@@ -25,9 +25,9 @@ import numpy as np
 from cipherdag.arrays import BoolVector, WordVector
 from cipherdag.errors import MalformedMessageError, SpentKeyError
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
+from cipherdag.privacy.mpc.sharing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values
 from cipherdag.privacy.secrecy import Secret
 

@@ -31,7 +31,6 @@ from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position
 from cipherdag.privacy.keys.sealing import SealingKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
-from cipherdag.privacy.mpc.dealing import Dealt, deal_batch, deal_digest, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (
     Checks,
@@ -43,7 +42,16 @@ from cipherdag.privacy.mpc.messages import (
     most_bytes,
     sign_bits,
 )
-from cipherdag.privacy.mpc.sharing import commitment, commits_to, part_words, split_vector
+from cipherdag.privacy.mpc.sharing import (
+    Dealt,
+    commitment,
+    commits_to,
+    deal_batch,
+    deal_digest,
+    part_words,
+    split_vector,
+    sum_of_parts,
+)
 from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
 from cipherdag.privacy.wire import BodyType, decode, encode

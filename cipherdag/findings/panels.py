@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.panels.curves import Curves
-from cipherdag.findings.panels.forest import Forest
+from cipherdag.findings.axes import Curves, Forest
 from cipherdag.pages.numerals import cut, text_width
 
 
