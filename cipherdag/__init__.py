@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from cipherdag.findings.description import Description
     from cipherdag.findings.estimated_effect import EstimatedEffect
     from cipherdag.findings.features import SelectedFeatures
-    from cipherdag.findings.graph import LearntGraph
+    from cipherdag.findings.graph import LearntGraph, LearntPAG
     from cipherdag.findings.graph_check import CheckedGraph
-    from cipherdag.findings.pag import LearntPAG
     from cipherdag.findings.survival import SurvivalAnalysis
     from cipherdag.graphs.graph import CPDAG, MPDAG, CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
@@ -58,9 +57,8 @@ _HOMES = {
     "findings.description": "Description",
     "findings.estimated_effect": "EstimatedEffect",
     "findings.features": "SelectedFeatures",
-    "findings.graph": "LearntGraph",
+    "findings.graph": "LearntGraph LearntPAG",
     "findings.graph_check": "CheckedGraph",
-    "findings.pag": "LearntPAG",
     "findings.survival": "SurvivalAnalysis",
     "graphs.graph": "CPDAG CausalGraph MPDAG",
     "graphs.knowledge": "Knowledge",

@@ -150,38 +150,6 @@ class Predicates:
         )
 
     @classmethod
-    def score_tests(
-        cls,
-        sizes: IntegerVector,
-        largest_scores: IntegerVector,
-        largest_variances: IntegerVector,
-        factors: IntegerVector,
-        constants: IntegerVector,
-    ) -> Predicates:
-        """Tests of "U^2 > factor V + constant for any component".
-
-        Args:
-            sizes: Components of every test.
-            largest_scores: Bound of the size of every U.
-            largest_variances: Bound of every V, which is at least 0.
-            factors: What every V is multiplied by.
-            constants: What is added to it.
-
-        Returns:
-            Predicates over twice as many words: the scores of all components, then the variances.
-        """
-        count = largest_scores.size
-        each, one = np.arange(count), np.ones(count, dtype=np.int64)
-        return cls(
-            np.concatenate([-largest_scores, np.zeros_like(largest_variances)]),
-            np.concatenate([largest_scores, largest_variances]),
-            sizes,
-            np.stack([each, each, each, one], axis=1),
-            np.stack([each, count + each, -factors], axis=1),
-            -constants,
-        )
-
-    @classmethod
     def replicated(
         cls,
         count: int,

@@ -14,18 +14,19 @@ import click
 
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
 from cipherdag.algorithms.registry import algorithm_class
-from cipherdag.cli.adjustment import naming_other_sets
 from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
     FILE,
+    TWO_SITES,
     following,
     out_options,
     run_options,
     show,
     site_names,
+    source_files,
 )
 from cipherdag.cli.parameters import (
     CHOSEN,
@@ -33,6 +34,7 @@ from cipherdag.cli.parameters import (
     AlgorithmCommand,
     AlgorithmGroup,
     named_knowledge_options,
+    naming_other_sets,
     needed,
     nothing_named,
     parameter_options,
@@ -41,7 +43,6 @@ from cipherdag.cli.parameters import (
     use_of,
     usual_options,
 )
-from cipherdag.cli.sources import TWO_SITES, source_files
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
 
@@ -226,14 +227,8 @@ def execute(
 ) -> None:
     """Carry out a described run, save its result where ``out`` says, and show it.
 
-    Args:
-        source: The description, as ``run.toml`` has it.
-        schema: The study's schema; inferred if None.
-        labels: Labels in place of the schema's.
-        interventions: Column that names interventions, in place of the schema's.
-        out: Folder of the result.
-        as_json: One JSON object per line.
-        force: Whether a result in ``out`` may be overwritten.
+    The description is as ``run.toml`` has it. Labels and interventions stand in place of those of
+    the schema, which is inferred if it is None.
     """
     from cipherdag.results.folder import new_result_folder
 
@@ -282,7 +277,7 @@ def _carry_out(
 ) -> None:
     """Read the data, learn, save and show."""
     from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.findings.pag import LearntPAG
+    from cipherdag.findings.graph import LearntPAG
 
     if not as_json:
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")
@@ -368,12 +363,13 @@ def learn(
     n_sites, names = len(federation.sites), federation.sites[0].table.names
     if lines and not as_json:
         click.echo("\n" + heading(algorithm, n_sites, federation.protection))
-    watched: dict[str, Any] = {
-        "n_sites": n_sites,
-        "names": names,
-        "most_rounds": algorithm.most_rounds,
-    }
-    with following(as_json=as_json, lines=lines, **watched) as progress:
+    with following(
+        as_json=as_json,
+        lines=lines,
+        n_sites=n_sites,
+        names=names,
+        most_rounds=algorithm.most_rounds,
+    ) as progress:
         return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +17,14 @@ from click.core import ParameterSource
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.help import EXPERTS, WHOLE, whole_help, write_section
 from cipherdag.cli.knowledge import EDGES, edge_options, text_of, with_edges
-from cipherdag.cli.options import FILE
-from cipherdag.cli.sources import is_source
+from cipherdag.cli.options import FILE, is_source
+from cipherdag.errors import DataError
+from cipherdag.graphs.identification.answers import MOST_SETS, Identified
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.parameters import Parameter
     from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.identification.answers import Answer
 
 
 AS_PUBLISHED = "--as-published"
@@ -41,10 +46,7 @@ _NEEDED = {
 class AlgorithmCommand(click.Command):
     """An algorithm's command; ``--as-published`` may stand without saying of what source.
 
-    Args:
-        name: As `click.Command` takes it.
-        usual: The parameters of the algorithm that its short help shows; None: all.
-        settings: What else `click.Command` takes.
+    ``usual`` are the parameters of the algorithm that its short help shows; None: all.
     """
 
     def __init__(
@@ -89,11 +91,8 @@ class AlgorithmCommand(click.Command):
 class AlgorithmGroup(click.Group):
     """A group with a command for every algorithm, each made when it is asked for.
 
-    Args:
-        name: The group's name.
-        make: Makes the command of an algorithm's name.
-        takes_files: Whether files may stand in place of an algorithm, which is then `CHOSEN`.
-        settings: What `click.Group` takes.
+    ``make`` makes the command of an algorithm's name. With ``takes_files`` files may stand in place
+    of an algorithm, which is then `CHOSEN`.
     """
 
     def __init__(
@@ -152,10 +151,8 @@ class AlgorithmGroup(click.Group):
 def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> list[click.Option]:
     """One option for every parameter of an algorithm that no preset fixes.
 
-    Args:
-        name: The algorithm.
-        values: Values of a run, as TOML has them, in place of the usual ones; with them there is
-            no option for all parameters as published.
+    With the values of a run, as TOML has them, these are the defaults, and there is no option for
+    all parameters as published.
     """
     from cipherdag.algorithms.parameters import options_of
 
@@ -315,3 +312,35 @@ def graph_of(source: Path) -> CausalGraph:
 def _graph(source: Path | None) -> str:
     """The text of a graph, so that a saved run holds it; else empty."""
     return "" if source is None else graph_of(source).dumps()
+
+
+def other_sets(answer: Answer) -> list[str]:
+    """Options of ``effect`` for sets that suffice and that it does not choose, at most five."""
+    if not isinstance(answer, Identified) or answer.method != "adjustment":
+        return []
+    others = [each for each in answer.sets if each != answer.chosen][:MOST_SETS]
+    pair = ["--treatment", answer.treatment, "--outcome", answer.outcome]
+    return [shlex.join([*pair, "--adjust", _as_text(each)]) for each in others]
+
+
+@contextmanager
+def naming_other_sets(algorithm: str, parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Let the error of an effect that no rows tell name the other sets that its graph has."""
+    try:
+        yield
+    except DataError as error:
+        if graph := parameters.get("graph") if algorithm == "effect" else "":
+            from cipherdag.graphs.graph import CausalGraph
+
+            pair = parameters["treatment"], parameters["outcome"]
+            if others := other_sets(CausalGraph.loads(graph).identify(*pair)):
+                error.remedy += (
+                    f" Or adjust for another set that suffices by the graph: in place of --graph, "
+                    f"--treatment and --outcome give {'; or '.join(others)}."
+                )
+        raise
+
+
+def _as_text(names: tuple[str, ...]) -> str:
+    plain = all("," not in name and not name.startswith("[") for name in names)
+    return ",".join(names) if plain else json.dumps(names, ensure_ascii=False)

@@ -75,10 +75,6 @@ def _options_of(source: Mapping[str, Any]) -> list[click.Option]:
 def changed_source(source: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The description of a run with what the command line says anew.
 
-    Args:
-        source: The description, as ``run.toml`` has it.
-        options: The values of all options by name.
-
     Raises:
         ParameterError: A parameter contradicts the publication that the run follows.
     """

@@ -22,7 +22,7 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.parameters import require
 from cipherdag.algorithms.registry import chosen_algorithm, program_digest
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.study_engine import study_engine
+from cipherdag.deployment.shared_folder import study_engine
 from cipherdag.errors import (
     CohortError,
     OutputError,
@@ -63,7 +63,6 @@ class ConnectedFederation:
     """The sites of a coordinator's study; make one with `Federation.connect`.
 
     Attributes:
-        folder: The coordinator's folder.
         protection: ``masking`` or ``bfv``; ``none`` only if study and every site allow it.
         timeout_s: Seconds to wait for the slowest site in a step of a round.
         start_s: Seconds that server and sites may take to come up.
@@ -124,11 +123,7 @@ class ConnectedFederation:
         )
 
     def explain(self, plan: Plan) -> PlanAccount:
-        """A plan in sentences, as the people at the sites read it, but by number for names.
-
-        Args:
-            plan: What `plan` made.
-        """
+        """A plan in sentences, as the people at the sites read it, but by number for names."""
         return PlanAccount(tuple(plan_lines(plan)))
 
     def _members(self, study: Study) -> list[Member]:

@@ -25,7 +25,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError
 from cipherdag.graphs.relations import Relation
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.protocol.engines.engine import Engine, SiteFailure
 from cipherdag.protocol.messages import read_envelope

@@ -30,7 +30,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     ParameterError,
 )
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.wire import Body, digest, encode

@@ -10,7 +10,7 @@ from typing import Any
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
-from cipherdag.findings.site_differences import THIS_SITE_DETAIL
+from cipherdag.findings.doubts import THIS_SITE_DETAIL
 from cipherdag.program.program import installed_program, plan_facts
 from cipherdag.program.run import FinishedRun
 from cipherdag.program.versions import computed_with
@@ -34,9 +34,7 @@ log = logging.getLogger("cipherdag.site")
 def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     """The result of a run by the site's own names.
 
-    Args:
-        site: The site's folder.
-        session: The first digits of the run's session; the run that began last if empty.
+    The session is known by its first digits; it is the run that began last if these are empty.
 
     Raises:
         ParameterError: This is not how a session is named.

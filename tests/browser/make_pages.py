@@ -26,9 +26,8 @@ from cipherdag import (
 )
 from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.audit.ledger_page import ledger_page
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.axes import Curves, Series
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia

@@ -27,7 +27,7 @@ from simulated_view import Simulated
 from site_views import COORDINATOR, Coalition, told_apart
 from trials import CLOSED, REPLAYED, replayed
 
-from cipherdag.privacy.mpc import dealing, holding, seat, sharing
+from cipherdag.privacy.mpc import holding, seat, sharing
 from cipherdag.protocol.messages import content_digest
 from cipherdag.sites.session import handshake
 
@@ -225,9 +225,9 @@ def with_small_masks():
         return part_words(batch, seed) % np.uint64(2)
 
     with ExitStack() as changed:
-        for module in (holding, dealing):
+        for module in (holding, sharing):
             changed.enter_context(patch.object(module, "HolderDraws", small))
-        for module in (sharing, seat, dealing):
+        for module in (sharing, seat):
             changed.enter_context(patch.object(module, "part_words", short))
         yield
 

@@ -203,8 +203,8 @@ def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
 def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
     """TLS compares an address with addresses, and FLARE takes no name whose parts are equal."""
     pytest.importorskip("nvflare", reason="needs the extra 'flare'")
-    from cipherdag.deployment.coordinator_server import serve
     from cipherdag.deployment.engine_checks import engine_address
+    from cipherdag.deployment.processes import serve
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
     coordinator, site = activated(tmp_path, host="127.0.0.1")

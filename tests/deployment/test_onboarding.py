@@ -1102,7 +1102,7 @@ def test_all_certificates_are_renewed_without_a_code_and_none_else_is_activated_
 
 
 def test_a_certificate_that_soon_expires_is_said_once_a_day(enrolled):
-    from cipherdag.deployment.site_process import expiring
+    from cipherdag.deployment.processes import expiring
 
     _, sites, _ = enrolled
     now = datetime.now(UTC)

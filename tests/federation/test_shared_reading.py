@@ -18,7 +18,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     SignatureError,
 )
-from cipherdag.federation.shared_reading import SharedReading
+from cipherdag.federation.in_process import SharedReading
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.identity import SigningIdentity

@@ -18,10 +18,8 @@ from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.forest import Estimate, Forest
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.axes import Curves, Estimate, Forest, Series
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 

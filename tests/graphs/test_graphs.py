@@ -24,7 +24,7 @@ from cipherdag.graphs.drawing.figure import PICTURES
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.exports import EXPORTS, export_graph
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.sheets import csv_text
+from cipherdag.pages.files import csv_text
 
 ODD_NAMES = (
     'the "quoted" one',

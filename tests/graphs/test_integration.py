@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from iod_peers import EXAMPLES
 from oracle import OracleTest, random_dag
 
+from cipherdag.graphs.ancestral.classes import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.ancestral.integration import LocalPAG, integrate_pags
-from cipherdag.graphs.ancestral.projection import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
 from cipherdag.graphs.pag import PAG
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from oracle import random_dag
 
 from cipherdag.errors import GraphError
-from cipherdag.graphs.ancestral.classes import is_pag, nearest_pag, pag_of_mag
+from cipherdag.graphs.ancestral.classes import is_pag, nearest_pag, pag_of_dag, pag_of_mag
 from cipherdag.graphs.ancestral.orientation import with_colliders
-from cipherdag.graphs.ancestral.projection import pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 

@@ -23,8 +23,7 @@ from cipherdag.errors import (
     ParameterError,
 )
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.program.program import plan_facts
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program

@@ -10,9 +10,9 @@ import click
 import jsonschema
 import pytest
 from documents import ROOT
+from json_schema import FOR_PEOPLE, LIVE_ON, schema
 
 from cipherdag.cli.main import cli
-from cipherdag.cli.programs.json_schema import FOR_PEOPLE, LIVE_ON, schema
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 

@@ -18,7 +18,7 @@ from files_share import SITES
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
-from cipherdag.deployment.site_process import start
+from cipherdag.deployment.processes import start
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.federation.simulated import Federation
 from cipherdag.graphs.networks import asia

@@ -44,8 +44,7 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.packing import Packing
-from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.residues import WORD_MODULI, Packing
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.program.replay import Replay
 from cipherdag.protocol.cohort_channel import refusal_error

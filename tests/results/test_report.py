@@ -18,11 +18,10 @@ from report_run import TRUTH, altered, asia_run, page_of
 from cipherdag import FedCMFS, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.graph_page import SAID, edge_in_words
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.graph import CausalGraph

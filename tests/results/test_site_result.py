@@ -13,7 +13,7 @@ from hospital_folders import NAMES
 from cipherdag import Describe, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
-from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL
+from cipherdag.findings.doubts import DIFFERING, THIS_SITE_DETAIL
 from cipherdag.program import program
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
@@ -257,7 +257,9 @@ def compared_run(hospitals, algorithm=COMPARING[0]):
 def test_each_site_learns_alone_by_what_it_stands_out(hospitals, algorithm):
     found = compared_run(hospitals, algorithm)
     assert THIS_SITE_DETAIL not in found.details
-    assert all(own["differs"] or own["coded"] for own in found.details[DETAIL] if not own["given"])
+    assert all(
+        own["differs"] or own["coded"] for own in found.details[DIFFERING] if not own["given"]
+    )
     said = {name: site_result(own) for name, own in hospitals.folders.items()}
     apart = {name: dict(own.finding.details[THIS_SITE_DETAIL]) for name, own in said.items()}
     assert {name: list(own) for name, own in apart.items()} == {

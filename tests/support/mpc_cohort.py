@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 
@@ -34,9 +35,12 @@ def fixed_roles(n_sites):
 
 def score_tests(sizes, *, scores, variances, constant=0):
     """Tests of "U^2 > V + constant for any component", within these bounds."""
-    sizes = np.array(sizes, dtype=np.int64)
-    each = np.ones(sizes.sum(), dtype=np.int64)
-    return Predicates.score_tests(sizes, each * scores, each * variances, each, each * constant)
+    count = int(np.sum(sizes))
+    forms = [Comparison(((k, k, 1),), ((count + k, -1),), -constant) for k in range(count)]
+    ends = np.cumsum([0, *sizes]).tolist()
+    tests = [forms[first:end] for first, end in pairwise(ends)]
+    lowest, highest = [-scores] * count + [0] * count, [scores] * count + [variances] * count
+    return Predicates.of(lowest, highest, tests)
 
 
 def holds(predicates, sums):

@@ -36,8 +36,7 @@ from cipherdag.algorithms.parameters import (
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Finding
-from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import (

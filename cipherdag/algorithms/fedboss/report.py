@@ -9,12 +9,11 @@ from typing import Any
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
 from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.findings.doubts import DIFFERING, TAKEN_FOR_EDGES, differences_report, row_details
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.row_warnings import row_details
-from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
@@ -98,7 +97,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         | row_details(outcome.rows, [names[v] for v in outcome.incomplete])
     )
     if outcome.differences:
-        details[DETAIL] = details_of(outcome.differences, names)
+        details[DIFFERING] = details_of(outcome.differences, names)
     conclusion = LearntGraph.of_dag(
         names,
         outcome.dag,

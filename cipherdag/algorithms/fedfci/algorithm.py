@@ -36,7 +36,7 @@ from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
-from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.graph import LearntPAG
 from cipherdag.graphs.ancestral.classes import nearest_pag
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.endpoints import CIRCLE, NONE

@@ -22,7 +22,7 @@ from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.constraint_based.untested import support_of, support_phrase
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.reference import PAPER, Reference
-from cipherdag.findings.unresolved import Saying, UnresolvedTriple
+from cipherdag.findings.doubts import Saying, UnresolvedTriple
 from cipherdag.graphs.dags import dag_of, unshielded_colliders
 from cipherdag.graphs.edge_evidence import (
     NO_EVIDENCE,

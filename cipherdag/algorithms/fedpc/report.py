@@ -18,8 +18,8 @@ from cipherdag.algorithms.fedpc.graph_evidence import (
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.reference import Reference
 from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.doubts import contradicted, unresolved_details
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.unresolved import contradicted, unresolved_details
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
 

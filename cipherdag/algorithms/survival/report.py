@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cipherdag.findings.axes import MOST_SERIES, Curves, Series
 from cipherdag.findings.finding import Report
-from cipherdag.findings.panels.curves import MOST_SERIES, Curves, Series
 from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS
 

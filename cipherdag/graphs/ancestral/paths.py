@@ -56,9 +56,7 @@ def deciding(endpoints: Endpoints) -> Iterator[tuple[int, ...]]:
 class Uncovered:
     """Looks for paths of which no variable is adjacent to the second next.
 
-    Args:
-        endpoints: The graph, shape (p, p).
-        steps: [i, j] is True where a path may go from i to j, shape (p, p).
+    ``steps``, shape (p, p), is True at [i, j] where a path may go from i to j.
     """
 
     def __init__(self, endpoints: Endpoints, steps: BoolMatrix) -> None:
@@ -68,11 +66,7 @@ class Uncovered:
     def reaches(self, start: int, first: int, targets: int, *, last: int = -1) -> bool:
         """Whether such a path leads from a start over its first step to one of some targets.
 
-        Args:
-            start: Where it begins.
-            first: The variable after it.
-            targets: Bit mask.
-            last: Bit mask of what may stand before the target; -1 for anything.
+        ``targets`` and ``last`` are bit masks; of ``last`` is what may stand before the target.
         """
         if targets >> first & 1:
             return bool(last >> start & 1)
@@ -116,11 +110,7 @@ def possible_d_sep(
     all that is reached so, the path between them that says so, which passes y at its end only,
     would be an inducing one.
 
-    Args:
-        endpoints: A graph with its colliders, shape (p, p).
-        x: A variable.
-        y: Another one.
-        among: Where the path may go, shape (p,); everywhere, if None. See `blocks_of`.
+    The path stays inside ``among``, shape (p,), if it is given; see `blocks_of`.
     """
     inside = np.ones(len(endpoints), dtype=bool) if among is None else among.copy()
     inside[[x, y]] = False
@@ -142,42 +132,11 @@ def blocks_of(skeleton: BoolMatrix) -> IndexArray:
     only variables of the block of their edge, and a set that separates the two without the edge
     still does without its variables of other blocks: those stand on no such path, and make nothing
     but more colliders active.
-
-    Source: Hopcroft and Tarjan, "Algorithm 447", Communications of the ACM 16 (1973).
     """
+    import networkx as nx
+
     blocks = np.full(skeleton.shape, -1, dtype=np.int64)
-    near = [np.flatnonzero(row).tolist() for row in skeleton]
-    depth: dict[int, int] = {}
-    for root in range(len(skeleton)):
-        if root not in depth:
-            depth[root] = 0
-            _number_blocks(root, near, depth, blocks)
+    for number, edges in enumerate(nx.biconnected_component_edges(nx.from_numpy_array(skeleton))):
+        a, b = np.array(edges).T
+        blocks[a, b] = blocks[b, a] = number
     return blocks
-
-
-def _number_blocks(
-    root: int, near: list[list[int]], depth: dict[int, int], blocks: IndexArray
-) -> None:
-    """Number the blocks of one component, walking in depth; `depth` has what was seen."""
-    low, edges = {root: 0}, list[tuple[int, int]]()
-    walk = [(root, -1, iter(near[root]))]
-    while walk:
-        v, parent, onward = walk[-1]
-        w = next(onward, None)
-        if w is None:
-            walk.pop()
-            if parent < 0:
-                continue
-            low[parent] = min(low[parent], low[v])
-            if low[v] >= depth[parent]:  # parent parts v and what is below it from the rest
-                start = edges.index((parent, v))
-                a, b = np.array(edges[start:]).T
-                blocks[a, b] = blocks[b, a] = blocks.max() + 1
-                del edges[start:]
-        elif w not in depth:
-            edges.append((v, w))
-            depth[w] = low[w] = depth[v] + 1
-            walk.append((w, v, iter(near[w])))
-        elif w != parent and depth[w] < depth[v]:
-            edges.append((v, w))
-            low[v] = min(low[v], depth[w])

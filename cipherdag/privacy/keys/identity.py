@@ -30,9 +30,6 @@ class DrawKey(Secret):
     from. Whoever has the key, or the identity key that it is derived from, computes them for any
     rows. Its part in the lot of a cohort follows from it likewise. Made by
     `SigningIdentity.draw_key`.
-
-    Args:
-        key: 32 bytes.
     """
 
     __slots__ = ("_key",)
@@ -61,6 +58,8 @@ class SigningIdentity(Secret):
     """An Ed25519 key pair; make one with `generate` or `load`."""
 
     __slots__ = ("_key", "_public")
+
+    secret_size = _PRIVATE_BYTES
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -123,11 +122,6 @@ class SigningIdentity(Secret):
     def public(self) -> bytes:
         """The public key, 32 bytes."""
         return self._public
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the private key."""
-        return _PRIVATE_BYTES
 
     def sign(self, domain: bytes, *parts: bytes) -> bytes:
         """A signature over the domain and the parts, 64 bytes; the borders between them count."""

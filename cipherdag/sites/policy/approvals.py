@@ -22,7 +22,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
     writing,
 )
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT

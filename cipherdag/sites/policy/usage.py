@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
-from cipherdag.pages.strict_json import from_json, to_json
+from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.questions.question import Question
 from cipherdag.sites.policy.policy import Policy

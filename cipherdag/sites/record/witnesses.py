@@ -30,7 +30,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import verify
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import OPEN, write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
 

@@ -19,8 +19,13 @@ from cipherdag import Effect, Federation, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.algorithm import Effect as Asking
 from cipherdag.errors import DataError
-from cipherdag.findings.effect import Contrast, Refutation
-from cipherdag.findings.refutation import contrasts_after, left_out_p_value, normal_p_value
+from cipherdag.findings.effect import (
+    Contrast,
+    Refutation,
+    contrasts_after,
+    left_out_p_value,
+    normal_p_value,
+)
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     Contribution,

@@ -17,8 +17,8 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, UNTESTED_DETAIL
 from cipherdag.algorithms.fedfci import algorithm
 from cipherdag.errors import ParameterError
+from cipherdag.findings.graph import LearntPAG
 from cipherdag.findings.integration import DETAIL, Integrated
-from cipherdag.findings.pag import LearntPAG
 from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.pag import PAG
 from cipherdag.questions.presence import Measured

@@ -15,7 +15,7 @@ from cipherdag.errors import (
     PrivacyError,
     ShareError,
 )
-from cipherdag.privacy.mpc import dealing, seat
+from cipherdag.privacy.mpc import seat, sharing
 from cipherdag.privacy.mpc.labels import hash_labels, read_labels
 from cipherdag.privacy.mpc.messages import (
     Contributed,
@@ -171,13 +171,13 @@ def test_a_holder_that_signs_other_bits_ends_the_run():
 
 def crooked_deal(monkeypatch, shift):
     """The first that deals is consistent, but for other masks: thresholds of its choice."""
-    honest, dealt = dealing._keys, []
+    honest, dealt = sharing._keys, []
 
     def keys(batch, masks, roots, payloads):
         dealt.append(batch)
         return honest(batch, masks + np.uint64(shift if len(dealt) == 1 else 0), roots, payloads)
 
-    monkeypatch.setattr(dealing, "_keys", keys)
+    monkeypatch.setattr(sharing, "_keys", keys)
 
 
 def test_a_dealer_that_deals_for_other_thresholds_is_found_by_its_twin(monkeypatch):
@@ -235,7 +235,7 @@ def test_holders_that_were_dealt_different_keys_find_nothing():
             dealer = cohort.seats[COORDINATOR]
             common = said.common[:-1] + bytes([said.common[-1] ^ 1])
             (_, sealed) = dealer._keys_of(
-                dealing.Dealt(common, (bytes(32), seeds(cohort)[1]))
+                sharing.Dealt(common, (bytes(32), seeds(cohort)[1]))
             ).seeds
             return encode(seat.Square(said.masked, common, sealed))
 
@@ -246,7 +246,7 @@ def test_holders_that_were_dealt_different_keys_find_nothing():
 def seeds(cohort):
     """Both holders' seeds, as the dealer derives them from its."""
     batch, seed = cohort.batch(PREDICATES), cohort.seats[cohort.roles.dealer]._seed
-    return [dealing.expand(seed, b"seed of a holder", batch.digest, bytes([h])) for h in (0, 1)]
+    return [sharing.expand(seed, b"seed of a holder", batch.digest, bytes([h])) for h in (0, 1)]
 
 
 # ------------------------------------------------------------------ sites

@@ -128,14 +128,6 @@ def test_terms_come_into_order_and_names_of_a_product_do_not_matter():
     assert first.quadratic.tolist() == [[0, 0, 2, 5], [0, 1, 1, 2]]
 
 
-def test_score_tests_are_the_spelled_out_ones():
-    each = np.ones(3, dtype=np.int64)
-    fast = Predicates.score_tests(np.array([1, 2]), 40 * each, 1600 * each, 7 * each, 96 * each)
-    forms = [Comparison(((j, j, 1),), ((3 + j, -7),), -96) for j in range(3)]
-    slow = Predicates.of([-40] * 3 + [0] * 3, [40] * 3 + [1600] * 3, [forms[:1], forms[1:]])
-    assert fast.packed == slow.packed
-
-
 def test_the_digest_depends_on_every_field():
     base = Predicates.of(
         [-5, -5], [5, 5], [[Comparison(((0, 0, 1),), ((1, -2),), -3)], [Comparison((), ((0, 4),))]]

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from mpc_cohort import Comparison, Predicates
 
 from cipherdag.privacy.mpc.batch import Batch, Roles
-from cipherdag.privacy.mpc.dealing import deal_batch, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding
-from cipherdag.privacy.mpc.sharing import part_words, split_vector
+from cipherdag.privacy.mpc.sharing import deal_batch, part_words, split_vector, sum_of_parts
 
 GOLDEN = json.loads(plain.GOLDEN.read_text("utf-8"))
 

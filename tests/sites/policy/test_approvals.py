@@ -11,7 +11,7 @@ import pytest
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.deployment.site_process import LOOK_S, waiting_plans
+from cipherdag.deployment.processes import LOOK_S, waiting_plans
 from cipherdag.errors import ParameterError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.replay import Replay

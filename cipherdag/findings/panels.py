@@ -1,4 +1,9 @@
-"""A panel of a coloured matrix, such as the beliefs in every edge."""
+"""Panels that an algorithm can add to the report of its runs: each is data, its template draws it.
+
+A result carries panels in ``panels``; the report shows them in order, after the finding. Their
+numbers stand in the result's ``details`` too, hence in ``result.json``. A new kind of panel is a
+frozen type in a file of its own with the name of its template, and one more member of `Panel`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,33 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cipherdag.errors import ParameterError
-from cipherdag.pages.lettering import cut, text_width
+from cipherdag.findings.axes import Curves, Forest
+from cipherdag.pages.numerals import cut, text_width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePanel:
+    """A panel of rows and columns: words and numbers that need no picture.
+
+    Attributes:
+        columns: Heading of every column.
+        rows: The rows, each with one entry per column; numbers stand to the right.
+
+    Raises:
+        ParameterError: A row is longer or shorter than the headings.
+    """
+
+    template: ClassVar[str] = "rows"
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ParameterError(f"a row of '{self.title}' does not have one entry per column")
+
 
 CELL = 26.0
 LETTER = 10.0
@@ -32,10 +63,6 @@ class HeatMap:
     """A matrix, drawn darker where its entries are larger.
 
     Attributes:
-        title: Heading of the panel.
-        note: What it shows, in one or two sentences.
-        rows: Names of the rows, such as causes.
-        columns: Names of the columns, such as effects.
         values: Entries by row; None where there is nothing to show, such as the diagonal.
         low: The entry that is drawn lightest.
         high: The entry that is drawn darkest, larger than ``low``.
@@ -108,3 +135,6 @@ class HeatMap:
             for i, row in enumerate(self.values)
             for j, value in enumerate(row)
         ]
+
+
+Panel = Curves | Forest | HeatMap | TablePanel
