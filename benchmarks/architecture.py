@@ -40,22 +40,22 @@ LIMITS = {
     "lines of the longest function": 70,
 }
 BUDGETS = {
-    "algorithms": 15180,
+    "algorithms": 15067,
     "audit": 1499,
-    "cli": 4941,
+    "cli": 4948,
     "deployment": 2040,
     "federation": 1898,
     "findings": 4151,
-    "graphs": 6686,
+    "graphs": 6670,
     "pages": 287,
     "privacy": 5626,
     "program": 446,
     "protocol": 5604,
     "questions": 5278,
     "results": 1530,
-    "sites": 24272,
-    "statistics": 1942,
-    "the root": 1052,
+    "sites": 24273,
+    "statistics": 1903,
+    "the root": 1053,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
 

@@ -310,7 +310,7 @@ def _carry_out(
 def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]:
     """The algorithm for these sites as ``run.toml`` has it; says which and why."""
     from cipherdag.algorithms.choice import Circumstances, choose
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
     tables = [site.table for site in federation.sites]
     rule = choose(
@@ -323,8 +323,8 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
     )
     title = algorithm_class(rule.algorithm).title
     click.echo(f"{title} is taken. {rule.reason}", err=True)
-    fields = parameters_of(algorithm_class(rule.algorithm)).items()
-    usual = {name: known.written(known.default) for name, known in fields}
+    fields = options_of(algorithm_class(rule.algorithm)).items()
+    usual = {name: own.written(own.default) for name, own in fields if not own.preset}
     return {"algorithm": rule.algorithm, "parameters": {**usual, **source["parameters"]}}
 
 

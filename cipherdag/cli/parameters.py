@@ -150,19 +150,21 @@ class AlgorithmGroup(click.Group):
 
 
 def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> list[click.Option]:
-    """One option for every parameter of an algorithm.
+    """One option for every parameter of an algorithm that no preset fixes.
 
     Args:
         name: The algorithm.
         values: Values of a run, as TOML has them, in place of the usual ones; with them there is
             no option for all parameters as published.
     """
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
-    declared = parameters_of(algorithm_class(name))
+    cls = algorithm_class(name)
+    varied = set[str]().union(*(each.varied for each in cls.published.values()))
+    offered = varied if values is None else values
+    declared = {k: own for k, own in options_of(cls).items() if not own.preset or k in offered}
     if values is None:
-        sources = [*algorithm_class(name).published]
-        published = [_as_published(sources)] if sources else []
+        published = [_as_published([*cls.published])] if varied else []
         return [*map(_option, declared.values()), *published]
     return [
         _option(replace(each, default=each.read(values[key])) if key in values else each)
@@ -191,12 +193,12 @@ def nothing_named(context: click.Context) -> click.UsageError:
 
 def usual_options(name: str, options: Sequence[click.Parameter]) -> frozenset[str] | None:
     """The names of the options that the short help of an algorithm's command shows; None: all."""
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
     usual = algorithm_class(name).usual
     if usual is None:
         return None
-    hidden = parameters_of(algorithm_class(name)).keys() - {*usual}
+    hidden = options_of(algorithm_class(name)).keys() - {*usual}
     shown = {str(each.name) for each in options} - hidden - EXPERTS
     return frozenset(shown)
 
@@ -212,19 +214,22 @@ def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """An algorithm's parameters among the values of options, as TOML can have them.
 
     Raises:
-        ParameterError: One that is said contradicts ``--as-published``.
+        ParameterError: One that is said contradicts ``--as-published``, or needs it.
     """
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import flattened, options_of, require
 
-    parameters = parameters_of(algorithm_class(name))
+    cls = algorithm_class(name)
+    parameters = options_of(cls)
     source = options.get("as_published")
     if KNOWLEDGE in parameters:
         options = {**options, KNOWLEDGE: with_edges(options[KNOWLEDGE], options)}
     if source is None:
-        return {key: options[key] for key in parameters}
+        wrong = [key for key, each in parameters.items() if each.preset and said(key)]
+        require(not wrong, f"{', '.join(wrong)} goes with {AS_PUBLISHED} only")
+        return {key: options[key] for key, each in parameters.items() if not each.preset}
     given = {key: parameters[key].read(options[key]) for key in parameters if said(key)}
-    made = algorithm_class(name).as_published(source, **given)
-    return {key: parameter.written(getattr(made, key)) for key, parameter in parameters.items()}
+    made = flattened(cls, cls.as_published(source, **given).get_params())
+    return {key: parameter.written(made[key]) for key, parameter in parameters.items()}
 
 
 def said(option: str) -> bool:
@@ -251,6 +256,8 @@ def _option(parameter: Parameter) -> click.Option:
         sentences.append(f"{str(parameter.range).capitalize()}.")
     if parameter.optional and parameter.kind is int:
         sentences.append("-1 for no limit.")
+    if parameter.preset:
+        sentences.append(f"With {AS_PUBLISHED} only.")
     settings: dict[str, Any] = {"help": " ".join(sentences)}
     if parameter.kind is bool:
         settings["is_flag"] = True

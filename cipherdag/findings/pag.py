@@ -56,8 +56,8 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
     def fitting(self) -> tuple[PAG, ...]:
         """The graphs that fit what every group of sites tells, as far as they were found.
 
-        Empty without ``FedFCI(integrate=...)``, or where none fits. The details say whether they
-        are all.
+        Empty without ``FedFCI(search="integrate")``, or where none fits. The details say whether
+        they are all.
         """
         integrated = self.details.get(INTEGRATED)
         return () if integrated is None else Integrated(integrated).graphs(self.graph.nodes)

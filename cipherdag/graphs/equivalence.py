@@ -87,13 +87,6 @@ def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
         yield from moves_into(pattern, phase, y)
 
 
-def surroundings(pattern: Pattern, y: int) -> tuple[int, ...]:
-    """All that insertions and deletions of edges into y depend on: where equal, these are equal."""
-    near = pattern.neighbours[y]
-    around = (pattern.adjacent(v) for v in members(near))
-    return (y, pattern.parents[y], pattern.children[y], near, *around)
-
-
 def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
     """The moves about edges from any x to y."""
     for x in range(len(pattern)):

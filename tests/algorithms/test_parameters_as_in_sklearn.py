@@ -25,9 +25,9 @@ def test_every_algorithm_is_cloned_and_made_again_from_its_parameters(name):
 
 def test_a_grid_of_levels_makes_one_algorithm_each():
     grid = ParameterGrid({"alpha": [0.01, 0.05], "max_cond_size": [1, None]})
-    made = [FedPC(dof="plain").set_params(**values) for values in grid]
-    assert [(each.alpha, each.max_cond_size, each.dof) for each in made] == [
-        (0.01, 1, "plain"), (0.01, None, "plain"), (0.05, 1, "plain"), (0.05, None, "plain"),
+    made = [FedPC(reveal="sums").set_params(**values) for values in grid]
+    assert [(each.alpha, each.max_cond_size, each.reveal) for each in made] == [
+        (0.01, 1, "sums"), (0.01, None, "sums"), (0.05, 1, "sums"), (0.05, None, "sums"),
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import FedCD, Federation, Policy
+from cipherdag import FedCD, Federation, Policy, Training
 from cipherdag.algorithms.fedcd import algorithm as fedcd
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.local_beliefs import LocalBeliefs, off_diagonal, pack_beliefs
@@ -125,7 +125,10 @@ def test_no_round_of_any_plan_tells_apart_counts_of_the_same_steps(drawn):
 
 
 NAMES = ("dose", "enzyme", "pain")
-SHORT = FedCD(rounds=1, epochs=1, fit_steps=5, graph_steps=5, batch=16, graphs=8, hidden=4)
+SHORT = FedCD(
+    rounds=1,
+    training=Training(epochs=1, fit_steps=5, graph_steps=5, batch=16, graphs=8, hidden=4),
+)
 
 
 def hospital(rng, counts):

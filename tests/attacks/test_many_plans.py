@@ -18,6 +18,7 @@ from site_logs import REASONS
 
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.cli.main import cli
 from cipherdag.errors import (
     CipherdagError,
@@ -196,7 +197,7 @@ class Without(LocalEngine):
         return replies | {site: SiteFailure("timeout") for site in gone}
 
 
-STRICT = FedPC(alpha=1e-60, reference="code")
+STRICT = FedPC(alpha=1e-60, evidence="vote", voting=Voting(reference="code"))
 """A level at which sites differ, and votes in the first round; of the paper's that is a count."""
 
 

@@ -19,6 +19,7 @@ from halfway import Halfway
 
 from cipherdag import Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.errors import (
     CohortError,
     InconsistentQuestionError,
@@ -53,7 +54,7 @@ PLANS = {
     "votes": FedPC(evidence="vote"),
     "joint tests": FedPC(evidence="fisher"),
     "pooled tables": FedPC(evidence="pooled"),
-    "regrets": RFcd(beam=1),
+    "regrets": RFcd(searching=Searching(beam=1)),
 }
 CONSTANT = encode(Refusal(error=RefusedError.__name__, message=""))
 

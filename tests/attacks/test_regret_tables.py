@@ -31,7 +31,7 @@ ROWS = {"a": 120, "b": 300, "c": 130}
 LARGE = "b"
 LEAST = 11
 COARSE = 2.0**-COARSE_BITS
-FINE = 2.0 ** -RFcd().grid_bits
+FINE = 2.0 ** -RFcd().searching.grid_bits
 MOVES = 3
 """How many likelihoods every number below is made of."""
 

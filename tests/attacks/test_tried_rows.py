@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from driving import drive
 
-from cipherdag import Effect, FedBOSS, Federation, FedPC, Survival
+from cipherdag import Effect, FedBOSS, Federation, FedPC, Scoring, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment import rehearsal
 from cipherdag.graphs.networks import asia
@@ -93,7 +93,7 @@ def asked():
         (FedPC(max_cond_size=0, reveal="sums"), rows),
         (FedPC(evidence="vote", max_cond_size=0, bootstrap=1), rows),
         (FedPC(evidence="fisher", max_cond_size=1), numbers.round() + 0.5),
-        (FedBOSS(scores="sites", restarts=0), rows),
+        (FedBOSS(reveal="sums", scoring=Scoring(restarts=0)), rows),
         (FedBOSS(), numbers),
         (Effect(**cause, estimator="regression", refute=True), grades),
         (Effect(**cause, estimator="linear", refute=True), grades),

@@ -16,7 +16,7 @@ import replaying
 from trials import CLOSED, REPLAYED, clinics, replayed, trial
 
 from cipherdag import FedPC
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import grouped, options_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
@@ -45,7 +45,11 @@ def test_its_commands_have_the_defaults_of_the_class(name, group):
         found = found.get_command(None, word)
     options = {option.name: option for option in found.params}
     own = algorithm_class(name)
-    for parameter in parameters_of(own).values():
+    varied = set().union(*(each.varied for each in own.published.values()))
+    for parameter in options_of(own).values():
+        if parameter.preset and parameter.name not in varied:
+            assert parameter.name not in options
+            continue
         option = options[parameter.name]
         default = parameter.written(parameter.default)
         if default != "":  # of knowledge, which no file stands for
@@ -60,13 +64,14 @@ def test_its_commands_have_the_defaults_of_the_class(name, group):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_value_of_a_parameter_that_cannot_be_is_named(name):
     own = algorithm_class(name)
-    for parameter in parameters_of(own).values():
+    for parameter in options_of(own).values():
         wrong = "no such choice" if parameter.choices else object()
         with pytest.raises(ParameterError, match=parameter.name):
-            own(**{parameter.name: wrong})
+            own(**grouped(own, {parameter.name: wrong}))
         if parameter.range is not None:
+            below = parameter.kind(parameter.range.low - 1)
             with pytest.raises(ParameterError, match=parameter.name):
-                own(**{parameter.name: parameter.kind(parameter.range.low - 1)})
+                own(**grouped(own, {parameter.name: below}))
     with pytest.raises(ParameterError, match="no parameter 'nonsense'"):
         make_algorithm(name, {"nonsense": 1})
 

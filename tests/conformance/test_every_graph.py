@@ -187,10 +187,9 @@ def concluded(algorithm, test):
 
 
 @pytest.mark.parametrize("rule", ["auto", "sepset", "conservative", "majority", "p_value_drop"])
-@pytest.mark.parametrize("conflicts", ["auto", "keep", "overwrite"])
 @answers()
 @given(seed=seeds, known=st.booleans())
-def test_every_set_of_answers_gives_a_class_of_dags(rule, conflicts, seed, known):
+def test_every_set_of_answers_gives_a_class_of_dags(rule, seed, known):
     rng = np.random.default_rng(seed)
     test = Answers(seed, int(rng.integers(2, 6)))
     told = knowledge(rng, "abcde"[: test.n_variables]) if known else None
@@ -199,7 +198,6 @@ def test_every_set_of_answers_gives_a_class_of_dags(rule, conflicts, seed, known
             evidence="weighted_p",
             alpha=0.2,
             colliders=rule,
-            collider_conflicts=conflicts,
             max_cond_size=None,
             knowledge=told,
         ),

@@ -36,4 +36,4 @@ def test_regressions_are_what_decides_there(name):
     found = run(name)
     assert found.finding.graph.edges
     assert list(found.finding.details["tests"]) == ["regression"]
-    assert found.parameters["site_effect"] == ("site_effect" in name)
+    assert found.parameters["evidence"] in name

@@ -14,6 +14,8 @@ from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcd.report import belief_evidence
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
 from cipherdag.findings.panels.curves import Curves, Series
@@ -55,7 +57,7 @@ def test_a_regret_curve_is_shown(result):
         grid=2**-10,
         candidates=321,
     )
-    algorithm = RFcd(objective="nodewise", beam=3)
+    algorithm = RFcd(objective="nodewise", searching=Searching(beam=3))
     found = algorithm.conclude(outcome, Facts(8, 3, names=result.finding.dag.nodes))
     page = page_of(as_run_by(result, "rfcd", found.details, objective="nodewise", beam=3))
     assert "RFcd over 3 sites" in page.texts["h1"]
@@ -102,7 +104,7 @@ def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
     assert all(len(own) == 1 + EVIDENCE[kind].asks_columns for kind, own in said.items())
     assert len({own[0] for own in said.values()}) == 4
     for sepset in ("max", "mean", "vote"):
-        assert len(FedPC(evidence="vote", sepset=sepset).disclosures()) == 2
+        assert len(FedPC(evidence="vote", voting=Voting(sepset=sepset)).disclosures()) == 2
     assert "documentation" in replace(loaded, algorithm="own").disclosures[0]
 
 

@@ -19,7 +19,7 @@ LINES = (
     "numbers RFcd",
     "interventions FedCD method=enco",
     "numbers FedBOSS",
-    "categories FedBOSS scores=sites score=qnml discount=0",
+    "categories FedBOSS reveal=sums",
     "mixed FedBOSS",
     "mixed Describe",
     "mixed Effect treatment=smoker outcome=weight adjust=age,stage",

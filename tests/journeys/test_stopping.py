@@ -30,6 +30,7 @@ from cipherdag.federation.simulated import Federation
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
+from cipherdag.questions.local_beliefs import Training
 from cipherdag.results.folder import UNFINISHED, new_result_folder, verify_folder
 from cipherdag.results.run import Run
 
@@ -69,7 +70,7 @@ def sums(run):
 
 
 KNOWN = Knowledge(required=(("Smoking", "LungCancer"),), tiers=(("VisitToAsia",), ("XRay",)))
-TRAINING = {"rounds": 3, "epochs": 1, "fit_steps": 20, "graph_steps": 5}
+TRAINING = {"rounds": 3, "training": Training(epochs=1, fit_steps=20, graph_steps=5)}
 RUNS = {
     "strata": (hospitals, FedPC()),
     "votes": (hospitals, FedPC(evidence="vote")),

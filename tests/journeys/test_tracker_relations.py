@@ -177,7 +177,7 @@ def test_a_body_mass_index_is_known_for_what_it_is(rounded):
     assert frozenset(("weight", "knee")) in pairs(learnt(rows, FedPC()))
 
 
-@pytest.mark.parametrize("own", [FedBOSS(), FedBOSS(scores="sites")])
+@pytest.mark.parametrize("own", [FedBOSS(), FedBOSS(within_sites=False)])
 def test_scores_say_it_first_and_give_no_direction_to_copies(own):
     rng = np.random.default_rng(0)
     x, e, z = rng.normal(size=(3, 1500))

@@ -24,6 +24,7 @@ from site_logs import refused
 
 from cipherdag import FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import (
     AggregateRangeError,
     CohortError,
@@ -99,7 +100,9 @@ def test_all_protections_give_the_same_bits_and_graph():
             except StopIteration as finished:
                 return finished.value
 
-        outcome = spy(FedPC(sepset="mean").ask(Facts(variables, 3, fewest=3)))
+        outcome = spy(
+            FedPC(evidence="vote", voting=Voting(sepset="mean")).ask(Facts(variables, 3, fewest=3))
+        )
         seen[protection] = (outcome.arcs.tobytes(), [s.tobytes() for s in sums])
     assert seen["masking"] == seen["none"]
     assert seen["bfv"] == seen["none"]
@@ -108,7 +111,8 @@ def test_all_protections_give_the_same_bits_and_graph():
 @pytest.mark.parametrize("sepset", ["max", "vote"])
 def test_whole_runs_agree(sepset):
     graphs = [
-        hospitals(p).run(FedPC(evidence="vote", sepset=sepset)).finding.graph for p in PROTECTIONS
+        hospitals(p).run(FedPC(evidence="vote", voting=Voting(sepset=sepset))).finding.graph
+        for p in PROTECTIONS
     ]
     assert graphs[0] == graphs[1] == graphs[2]
     assert sorted(graphs[0].nodes) == sorted(NAMES)
@@ -117,7 +121,7 @@ def test_whole_runs_agree(sepset):
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
 def test_no_name_category_or_row_count_travels(protection):
     federation, engines = recorded(hospitals(protection))
-    federation.run(FedPC(sepset="mean"))
+    federation.run(FedPC(evidence="vote", voting=Voting(sepset="mean")))
     carried = [m for _, _, m in engines[0].sent + engines[0].received]
     for text in (*NAMES, *CATEGORIES):
         for encoding in ("utf-8", "utf-16-le", "latin-1"):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from cipherdag import FedCMFS, FedPC, Policy
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
@@ -74,7 +75,7 @@ def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(question, s
     [
         FedPC(evidence="weighted_p"),
         FedPC(evidence="fisher", bootstrap=2),
-        FedPC(sepset="mean"),
+        FedPC(evidence="vote", voting=Voting(sepset="mean")),
     ],
     ids=repr,
 )

@@ -11,6 +11,8 @@ from regretting import frames, linear_sites
 from trials import SMALL, Often, patients, treated
 
 from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag.algorithms.fedcd.algorithm import Averaging
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.graphs.networks import asia
 
 NAMES = ["smoke", "cough", "asthma", "pollen", "fever"]
@@ -45,8 +47,8 @@ FEDPC = {
         algorithm=FedPC(evidence="pooled", bootstrap=3, max_cond_size=1), data=PATIENTS
     ),
     "glm": Often(algorithm=FedPC(evidence="glm", max_cond_size=1), data=MIXED),
-    "glm, site_effect": Often(
-        algorithm=FedPC(evidence="glm", site_effect=True, max_cond_size=1), data=MIXED
+    "glm-site-effect": Often(
+        algorithm=FedPC(evidence="glm-site-effect", max_cond_size=1), data=MIXED
     ),
     "verdicts of numbers": Often(algorithm=FedPC(reveal="bits", alpha=1e-3), data=PULLED),
     "verdicts of categories": Often(
@@ -54,9 +56,9 @@ FEDPC = {
     ),
 }
 FEDCD = {
-    "naive": FedCD(**SMALL, aggregation="naive"),
-    "code": FedCD(**SMALL, reference="code"),
-    "sdi": FedCD(**SMALL, method="sdi", sharpness=30.0),
+    "naive": FedCD(**SMALL, averaging=Averaging(aggregation="naive")),
+    "code": FedCD(**SMALL, averaging=Averaging(reference="code")),
+    "sdi": FedCD(**SMALL, method="sdi", averaging=Averaging(sharpness=30.0)),
     "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
 }
 VARIANTS = {
@@ -74,10 +76,9 @@ VARIANTS = {
     **{
         f"rfcd {name}": Often(algorithm=own, data=frames(REGRETTED))
         for name, own in {
-            "graph": RFcd(beam=3),
+            "graph": RFcd(searching=Searching(beam=3)),
             "nodewise": RFcd(objective="nodewise"),
             "sum": RFcd(objective="sum"),
-            "ges": RFcd(search="ges"),
         }.items()
     },
     **{f"fedcd {name}": Often(algorithm=own, **INTERVENED) for name, own in FEDCD.items()},

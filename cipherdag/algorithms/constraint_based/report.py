@@ -34,18 +34,15 @@ def details_of_tests(
     return details
 
 
-def report_on_tests(
-    conclusion: LearntGraph | LearntPAG, evidence: str, *, site_effect: bool
-) -> Report:
+def report_on_tests(conclusion: LearntGraph | LearntPAG, evidence: str) -> Report:
     """The confidence of every edge, open triples, and variables that differ between sites.
 
     Args:
         conclusion: With its details.
         evidence: What decided the tests.
-        site_effect: Whether regressions have constants of every site's own.
     """
     taken = ""
-    if evidence in EVIDENCE and EVIDENCE[evidence].mixes_sites and not site_effect:
+    if evidence in EVIDENCE and EVIDENCE[evidence].mixes_sites:
         taken = TAKEN_FOR_EDGES.format(f"Evidence {evidence} takes", "with evidence stratified")
     removed = int(conclusion.details.get(REMOVED_DETAIL, {}).get("pairs", 0))
     report = Report(warnings=undone_warnings(conclusion.evidence.edges, removed))

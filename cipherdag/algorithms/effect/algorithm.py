@@ -98,7 +98,6 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             0.05 or 0.1.
         site_effect: Whether sites are strata: every model has a separate constant for each site. If
             not, a difference between sites in treatment and outcome counts as an effect.
-        between: Whether to ask how widely the sites' separate estimates of the effect scatter.
         refute: Whether to repeat the estimate after changes that should, or should not, matter:
             besides the placebo, which is always estimated, a random common cause, parts of the rows
             left out, each variable left out.
@@ -109,7 +108,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     Leaks:
         The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
         of these rows, the models of treatment and outcome step by step, the means of the arms and
-        how rows spread about them, and counts of propensities by arm; with `between` how widely the
+        how rows spread about them, and counts of propensities by arm; how widely the
         sites' own effects scatter; the models, means and spreads once more of a placebo; with
         `refute` for every change, by subtraction those of every fifth of the rows too; where values
         are missing what `left_out` asks. With ``leave-out``, two runs
@@ -129,6 +128,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     )
     concludes: ClassVar[type[EstimatedEffect]] = EstimatedEffect
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
+    retired: ClassVar[dict[str, object]] = {"between": True}
 
     query: InitVar[Answer | None] = field(default=None, kw_only=False)
     treatment: str = ""
@@ -140,7 +140,6 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     outcome_category: int = within(TWO, 1, TWO)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
     site_effect: bool = True
-    between: bool = True
     refute: bool = False
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
@@ -221,7 +220,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         leave_out, first = self.withheld == "leave-out", self.outcome_category == 1
         estimations = {
             number: Estimation(
-                scope, facts, self.reference - 1, leave_out, self.between, first=first
+                scope, facts, self.reference - 1, leave_out, between=True, first=first
             )
             for number, (one, scope) in enumerate(zip(sets, scopes, strict=True))
             if not one.why
@@ -363,9 +362,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def disclosures(self) -> tuple[str, ...]:
         """Models, means and counts of propensities."""
         left_out = self.withheld == "leave-out"
-        return disclosed(
-            self.estimator, between=self.between, refute=self.refute, leave_out=left_out
-        )
+        return disclosed(self.estimator, refute=self.refute, leave_out=left_out)
 
     def report(self, conclusion: EstimatedEffect) -> Report:
         """Report the warnings and the assumptions of the estimates."""

@@ -78,7 +78,7 @@ _LEFT_OUT = (
 )
 
 
-def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -> tuple[str, ...]:
+def disclosed(estimator: str, *, refute: bool, leave_out: bool) -> tuple[str, ...]:
     """The sentences on what the opened sums disclose."""
     return (
         (
@@ -91,7 +91,7 @@ def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -
         ),
         *((_STEPS.format(_MODELS[estimator]),) if estimator in _MODELS else ()),
         _MEANS,
-        *((_BETWEEN,) if between else ()),
+        _BETWEEN,
         _PLACEBO,
         *((_CHANGED,) if refute else ()),
         *((_LEFT_OUT,) if leave_out else ()),

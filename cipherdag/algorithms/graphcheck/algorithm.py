@@ -85,7 +85,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         reveal: What everybody learns of a test: ``bits``: whether each says dependent at some
             levels, so that a p-value is known to a step; ``sums``: the sums that it follows from.
             ``auto`` is ``bits``.
-        max_cells: Most cells of a contingency table.
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
@@ -100,13 +99,13 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     usual: ClassVar[tuple[str, ...] | None] = ("graph", "alpha", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
+    retired: ClassVar[dict[str, object]] = {"max_cells": 4096}
 
     tested: InitVar[CausalGraph | None] = field(default=None, kw_only=False)
     graph: str = graph_text()
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
     correction: Correction = "holm"
     reveal: Reveal = "auto"
-    max_cells: int = within(4096, 4, 1 << 24)
     max_rows: int = row_bound()
 
     def __post_init__(self, tested: CausalGraph | None) -> None:
@@ -193,7 +192,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         return EvidenceSettings(
             spec=CITestSpec(alpha=self.alpha),
             n_variables=facts.n_variables,
-            max_cells=self.max_cells,
             max_rows=self.max_rows,
             present=facts.present,
             fewest=facts.fewest,

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class, algorithm_names, make_algorithm
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.plan import Plan
@@ -32,7 +32,7 @@ def fault_of_rule(rule: str) -> str:
     for algorithm in algorithm_names():
         with contextlib.suppress(ImportError):  # what cannot be imported cannot run here at all
             algorithm_type = algorithm_class(algorithm)
-            parameter_names |= {*parameters_of(algorithm_type), *algorithm_type.retired}
+            parameter_names |= {*options_of(algorithm_type), *algorithm_type.retired}
         if name in parameter_names:  # the others need not be imported
             return ""
     close = get_close_matches(name, sorted(parameter_names))
@@ -42,11 +42,11 @@ def fault_of_rule(rule: str) -> str:
 
 def parameters_used(plan: Plan) -> dict[str, Any]:
     """The parameters that a plan runs with: one that it leaves out has its default."""
-    usual = {}
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
-        parameters = parameters_of(algorithm_class(plan.algorithm))
-        usual = {name: each.written(each.default) for name, each in parameters.items()}
-    return {**usual, **plan.parameters}
+        algorithm = algorithm_class(plan.algorithm)
+        usual = {name: each.written(each.default) for name, each in options_of(algorithm).items()}
+        return {**usual, **flattened(algorithm, plan.parameters)}
+    return plan.parameters
 
 
 def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:

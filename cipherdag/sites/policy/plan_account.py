@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.knowledge import Knowledge
@@ -209,7 +209,7 @@ def printable(text: str) -> str:
 
 def _compared_settings(plan: Plan) -> dict[str, Any]:
     return {
-        **plan.parameters,
+        **_parameters(plan),
         "seed": plan.seed,
         "protection": plan.protection,
         "sites": ", ".join(member.name for member in plan.cohort),
@@ -226,19 +226,17 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     """Each parameter that is not as usual, in words; then all others with their values."""
-    declared = parameters_of(algorithm_class(plan.algorithm))
-    usual = _usual(plan)
-    changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
+    declared = options_of(algorithm_class(plan.algorithm))
+    usual, given = _usual(plan), _parameters(plan)
+    changed = [name for name in given if given[name] != usual.get(name)]
     for name in changed:
-        value, before = plan.parameters[name], usual.get(name)
+        value, before = given[name], usual.get(name)
         if declared[name].kind is Knowledge:
             value = _by_name(value, names)
         usually = "" if before == "" else f", usually {worded(before)}"  # a name has no usual one
         yield printable(f"Parameter {name} is {worded(value)}{usually}. {declared[name].help}")
     others = "All other parameters" if changed else "All parameters"
-    unchanged = [
-        f"{key} {worded(each)}" for key, each in plan.parameters.items() if key not in changed
-    ]
+    unchanged = [f"{key} {worded(each)}" for key, each in given.items() if key not in changed]
     yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
 
 
@@ -247,17 +245,20 @@ def changed_settings(plan: Plan) -> list[str]:
     usual = _usual(plan)
     return [
         printable(f"{name} {worded(value)} (usually {worded(usual.get(name)) or 'empty'})")
-        for name, value in plan.parameters.items()
+        for name, value in _parameters(plan).items()
         if value != usual.get(name)
     ]
 
 
+def _parameters(plan: Plan) -> dict[str, Any]:
+    """What a plan says of its parameters, with settings each by itself."""
+    return flattened(algorithm_class(plan.algorithm), plan.parameters)
+
+
 def _usual(plan: Plan) -> dict[str, Any]:
-    """The parameters of a plan's algorithm as they usually are."""
-    usual: dict[str, Any] = msgspec.json.decode(
-        msgspec.json.encode(make_algorithm(plan.algorithm, {}))
-    )
-    return usual
+    """The same of its algorithm as it usually is."""
+    usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
+    return flattened(algorithm_class(plan.algorithm), usual)
 
 
 def _by_name(value: Any, names: Sequence[str]) -> Any:

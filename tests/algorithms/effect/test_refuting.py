@@ -315,9 +315,7 @@ def test_placebos_and_parts_are_no_more_often_extreme_than_chance_makes_them():
     placebos, parts = [], []
     for seed in range(60):
         federation, sites = sites_of(patients(400, seed + 10), 0)
-        outcome, _ = asked_of(
-            federation, sites, **OWN, estimator="linear", refute=True, between=False
-        )
+        outcome, _ = asked_of(federation, sites, **OWN, estimator="linear", refute=True)
         own, (whole,) = outcome.effects[0].refutations, outcome.effects[0].contrasts
         placebos.append(normal_p_value(contrasts_after(own, "placebo treatment", 1)[0]))
         parts.append(left_out_p_value(contrasts_after(own, "rows left out", 1), whole.error))

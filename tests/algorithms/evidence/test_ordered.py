@@ -301,7 +301,8 @@ def test_every_protection_gives_the_same(effect):
         federation = Federation.split(
             data, 3, protection=protection, policy=policy, device="cpu", schema=schema
         )
-        results.append(federation.run(FedPC(evidence="glm", max_cond_size=1, site_effect=effect)))
+        evidence = "glm-site-effect" if effect else "glm"
+        results.append(federation.run(FedPC(evidence=evidence, max_cond_size=1)))
     assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
     assert len({result.finding.graph for result in results}) == 1
     assert results[0].finding.graph.edges

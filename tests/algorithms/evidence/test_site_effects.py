@@ -13,7 +13,6 @@ from scipy import stats
 
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import ParameterError
 
 SIZES = (350, 420, 500)
 
@@ -104,16 +103,11 @@ def test_what_only_the_sites_have_in_common_is_no_dependence():
     wards = {f"ward{k}": data[250 * k : 250 * k + 250] for k in range(3)}
     federation = Federation.simulate(wards, device="cpu", policy=ALL_KINDS)
     edges = {
-        effect: federation.run(FedPC(evidence="glm", site_effect=effect)).finding.graph.edges
-        for effect in (False, True)
+        evidence: federation.run(FedPC(evidence=evidence)).finding.graph.edges
+        for evidence in ("glm", "glm-site-effect")
     }
-    assert [(edge.source, edge.target) for edge in edges[False]] == [("dose", "pain")]
-    assert edges[True] == ()
-
-
-def test_it_needs_regressions():
-    with pytest.raises(ParameterError, match="site_effect needs evidence glm"):
-        FedPC(evidence="pooled", site_effect=True)
+    assert [(edge.source, edge.target) for edge in edges["glm"]] == [("dose", "pain")]
+    assert edges["glm-site-effect"] == ()
 
 
 @pytest.mark.parametrize("kind", [Queries, with_effect])

@@ -14,8 +14,10 @@ from driving import drive
 
 from cipherdag import FedBOSS
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedboss.set_sources import DISCOUNT
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
+from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
@@ -26,7 +28,6 @@ RARE = 2
 SINGLES = np.arange(4)[:, None]
 ROUNDED = 2.0 ** -(COARSE_BITS + 1)
 """By which a site's number on the grid differs from its own at most."""
-DISCOUNT = FedBOSS().discount
 
 
 def site(rows, seed, rare=0.015):
@@ -58,6 +59,8 @@ class Listening:
         self.data, self.told = data, []
 
     def answer(self, question):
+        if isinstance(question, Bundle):
+            return np.concatenate([self.answer(part) for part in question.parts])
         found = self.data.answer(question)
         if isinstance(question, LogLikelihoods):
             bits = question.encodings[0].resolution_bits
@@ -71,7 +74,7 @@ def opened(sites, min_cell_size):
     sites = [
         Listening(SiteView(codes, None, LEVELS, min_cell_size=min_cell_size)) for codes in sites
     ]
-    algorithm = FedBOSS(scores="sites", compare_sites=False)
+    algorithm = FedBOSS(reveal="sums")
     drive(algorithm.ask(Facts(4, 3, names=tuple("abcd"), seed=0)), sites)
     question, _ = sites[0].told[0]
     assert question.sets()[0].tolist() == SINGLES.tolist()

@@ -378,7 +378,6 @@ def test_variables_that_no_site_could_test_are_named():
         {"k2": math.nan},
         {"max_cond_size": -1},
         {"test": "magic"},
-        {"dof": "some"},
         {"retrieval": "all"},
         {"max_rows": 0},
     ],

@@ -228,7 +228,6 @@ def test_what_cannot_be_a_cause_is_not_conditioned_on():
         ("with selection", {"selection": True, "knowledge": Knowledge()}),
         ("reveal bits needs evidence", {"reveal": "bits", "evidence": "pooled"}),
         ("for test kci choose evidence", {"test": "kci", "evidence": "pooled"}),
-        ("site_effect needs evidence glm", {"site_effect": True}),
         ("evidence", {"evidence": "vote"}),
     ],
 )

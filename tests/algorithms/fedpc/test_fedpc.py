@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.fedpc.algorithm import FedPC, Voting
 from cipherdag.algorithms.fedpc.reference import PAPER, PROGRAM
 from cipherdag.algorithms.fedpc.voting import VoteRule
+from cipherdag.algorithms.parameters import grouped
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -28,7 +29,7 @@ def oracle_outcome(dag, algorithm, n_sites=3):
 @pytest.mark.parametrize("sepset", ["max", "mean", "vote"])
 def test_the_true_cpdag_under_an_oracle(sepset):
     rng = np.random.default_rng(2026)
-    algorithm = FedPC(evidence="vote", sepset=sepset, max_cond_size=None)
+    algorithm = FedPC(evidence="vote", voting=Voting(sepset=sepset), max_cond_size=None)
     for _ in range(200 if sepset == "max" else 60):
         dag = random_dag(int(rng.integers(3, 11)), float(rng.uniform(1, 3)), rng)
         outcome, _ = oracle_outcome(dag, algorithm)
@@ -39,7 +40,7 @@ def test_the_code_reference_is_exact_too_where_its_limits_do_not_bind():
     rng = np.random.default_rng(7)
     for _ in range(60):
         dag = random_dag(int(rng.integers(3, 7)), 1.5, rng)
-        outcome, _ = oracle_outcome(dag, FedPC(reference="code"))
+        outcome, _ = oracle_outcome(dag, FedPC.as_published("code"))
         assert (outcome.arcs == cpdag_of(dag)).all()
 
 
@@ -93,7 +94,7 @@ def test_the_code_reference_equals_the_original_program_on_continuous_data(n_sit
 
 
 def check_against_original(sites, test, tests, continuous):
-    algorithm = FedPC(reference="code", alpha=0.01, grid_bits=48)
+    algorithm = FedPC.as_published("code")
     asking = algorithm.ask(Facts(sites[0].shape[1], len(sites)))
     outcome, _ = drive(asking, [respondent(t) for t in tests])
     expected = original.skeleton(sites, test, 0.01)
@@ -109,7 +110,7 @@ def check_against_original(sites, test, tests, continuous):
 def test_the_order_of_sites_changes_nothing(seed, sepset, data):
     sites = discrete_sites(seed, 4, n=5, rows=80)
     order = data.draw(st.permutations(range(4)))
-    algorithm = FedPC(evidence="vote", sepset=sepset, alpha=0.05)
+    algorithm = FedPC(evidence="vote", voting=Voting(sepset=sepset), alpha=0.05)
 
     def run(parts):
         outcome, _ = drive(algorithm.ask(Facts(5, 4)), [respondent(DiscreteTest(p)) for p in parts])
@@ -157,11 +158,9 @@ def test_one_variable_and_two_independent_ones():
         {"sepset": "median"},
         {"reference": "memory"},
         {"test": "magic"},
-        {"dof": "some"},
         {"grid_bits": 0},
-        {"collider_conflicts": "ignore"},
     ],
 )
 def test_parameters_out_of_range_are_named(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong)) if "test" not in wrong else "test"):
-        FedPC(**wrong)
+        FedPC(**grouped(FedPC, wrong))

@@ -14,6 +14,7 @@ from mixed_sites import ALL_KINDS
 from oracle import random_dag
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.graphs.extension import acyclic_extension, ranks
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
@@ -71,7 +72,7 @@ def gaussian(seed, rows):
         ({"evidence": "fisher", "colliders": "conservative"}, False),
         ({"evidence": "fisher", "colliders": "sepset"}, True),
         ({}, True),
-        ({"sepset": "mean"}, False),
+        ({"evidence": "vote", "voting": Voting(sepset="mean")}, False),
     ],
 )
 def test_permuted_names_give_the_same_graph_and_dag_under_other_names(parameters, discrete):

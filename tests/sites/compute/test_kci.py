@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.questions.ci_tests import CITestSpec
@@ -325,7 +326,7 @@ def test_fedpc_finds_curves_that_fisher_z_does_not_see(evidence):
 def test_protections_give_the_same_graph_and_the_result_says_which_rows():
     runs = [
         sites(1, rows=120, protection=name).run(
-            FedPC(test="kci", evidence="fisher", kernel_rows=60)
+            FedPC(test="kci", evidence="fisher", voting=Voting(kernel_rows=60))
         )
         for name in ("masking", "bfv")
     ]
@@ -339,7 +340,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
         with pytest.raises(ParameterError, match="for test kci choose evidence vote, fisher"):
             FedPC(test="kci", evidence=evidence)
     with pytest.raises(ParameterError, match="kernel_rows"):
-        FedPC(evidence="vote", test="kci", kernel_rows=5)
+        FedPC(evidence="vote", test="kci", voting=Voting(kernel_rows=5))
     with pytest.raises(ValueError, match="kernel_rows"):
         CITestSpec(alpha=0.01, name="kci", kernel_rows=10**6)
     rng = np.random.default_rng(0)
@@ -363,11 +364,9 @@ def test_the_command_says_how_many_rows_it_looks_at(call, tmp_path):
         "vote",
         "--test",
         "kci",
-        "--kernel-rows",
-        50,
         "--out",
         tmp_path / "out",
     )
     assert done[0] == 0
-    assert "no more than 50 rows of a site" in done[1]
-    assert "no more than 50 rows of a site" in call("repeat", tmp_path / "out")[1]
+    assert "no more than 1000 rows of a site" in done[1]
+    assert "no more than 1000 rows of a site" in call("repeat", tmp_path / "out")[1]
