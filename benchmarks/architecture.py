@@ -42,20 +42,20 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15178,
     "audit": 1499,
-    "cli": 4786,
-    "deployment": 1907,
+    "cli": 4573,
+    "deployment": 1895,
     "federation": 1806,
-    "findings": 3965,
-    "graphs": 6318,
-    "pages": 271,
-    "privacy": 5291,
+    "findings": 3954,
+    "graphs": 6349,
+    "pages": 267,
+    "privacy": 5283,
     "program": 446,
-    "protocol": 5604,
+    "protocol": 5603,
     "questions": 5278,
     "results": 1474,
     "sites": 24272,
     "statistics": 1942,
-    "the root": 1018,
+    "the root": 971,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
 

@@ -132,11 +132,42 @@ def blocks_of(skeleton: BoolMatrix) -> IndexArray:
     only variables of the block of their edge, and a set that separates the two without the edge
     still does without its variables of other blocks: those stand on no such path, and make nothing
     but more colliders active.
-    """
-    import networkx as nx
 
+    Source: Hopcroft and Tarjan, "Algorithm 447", Communications of the ACM 16 (1973).
+    """
     blocks = np.full(skeleton.shape, -1, dtype=np.int64)
-    for number, edges in enumerate(nx.biconnected_component_edges(nx.from_numpy_array(skeleton))):
-        a, b = np.array(edges).T
-        blocks[a, b] = blocks[b, a] = number
+    near = [np.flatnonzero(row).tolist() for row in skeleton]
+    depth: dict[int, int] = {}
+    for root in range(len(skeleton)):
+        if root not in depth:
+            depth[root] = 0
+            _number_blocks(root, near, depth, blocks)
     return blocks
+
+
+def _number_blocks(
+    root: int, near: list[list[int]], depth: dict[int, int], blocks: IndexArray
+) -> None:
+    """Number the blocks of one component, walking in depth; `depth` has what was seen."""
+    low, edges = {root: 0}, list[tuple[int, int]]()
+    walk = [(root, -1, iter(near[root]))]
+    while walk:
+        v, parent, onward = walk[-1]
+        w = next(onward, None)
+        if w is None:
+            walk.pop()
+            if parent < 0:
+                continue
+            low[parent] = min(low[parent], low[v])
+            if low[v] >= depth[parent]:  # parent parts v and what is below it from the rest
+                start = edges.index((parent, v))
+                a, b = np.array(edges[start:]).T
+                blocks[a, b] = blocks[b, a] = blocks.max() + 1
+                del edges[start:]
+        elif w not in depth:
+            edges.append((v, w))
+            depth[w] = low[w] = depth[v] + 1
+            walk.append((w, v, iter(near[w])))
+        elif w != parent and depth[w] < depth[v]:
+            edges.append((v, w))
+            low[v] = min(low[v], depth[w])

@@ -9,7 +9,7 @@ import pytest
 import secure_test_cases as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpc_cohort import Comparison, Predicates
+from mpc_cohort import Comparison, spelled_out
 
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.holding import Holding
@@ -37,7 +37,7 @@ def batch_of(case):
         case["attempt"],
         tuple(case["sites"]),
         Roles(case["dealer"], case["twin"], tuple(case["holders"])),
-        Predicates.of(case["lowest"], case["highest"], tests),
+        spelled_out(case["lowest"], case["highest"], tests),
     )
 
 
