@@ -266,6 +266,10 @@ def check_parameters(algorithm: object) -> None:
     cls: Any = type(algorithm)
     for name, parameter in parameters_of(cls).items():
         value = _plain(getattr(algorithm, name))
+        if parameter.parts and isinstance(value, Mapping):  # settings as JSON has them
+            unknown = ", ".join(sorted(value.keys() - parameter.parts.keys()))
+            require(not unknown, f"{name} has no setting {unknown}")
+            value = grouped(cls, value).get(name, parameter.default)
         require(not (fault := parameter.fault(value)), fault)
         object.__setattr__(algorithm, name, value)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from cipherdag import FedPC, Knowledge
+from cipherdag import FedBOSS, FedPC, Knowledge, Scoring
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import ParameterError
 
@@ -53,3 +54,14 @@ def test_nothing_of_scikit_learn_or_narwhals_is_imported_for_it():
     )
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("algorithm", [FedPC(), FedBOSS(scoring=Scoring(penalty=4.0))])
+def test_parameters_as_json_has_them_make_the_algorithm_again(algorithm):
+    assert type(algorithm)(**msgspec.to_builtins(algorithm)) == algorithm
+
+
+@pytest.mark.parametrize("given", [{"penalt": 1.0}, {"penalty": -1.0}, {"restarts": "many"}])
+def test_settings_as_json_has_them_are_refused_by_name(given):
+    with pytest.raises(ParameterError, match=next(iter(given))):
+        FedBOSS(scoring=given)
