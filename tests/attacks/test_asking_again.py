@@ -1,7 +1,5 @@
 """Rounds asked again and again of other sites, and what a coordinator may make of that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ Written against the revision that had FLARE's jobs, the first three succeeded wi
 site with its own certificate, by a local account, and by strangers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

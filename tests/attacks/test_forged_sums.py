@@ -1,7 +1,5 @@
 """Sums that a coordinator makes up, and answers beyond their range: each is refused by name."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Sites that die, hang, return garbage or come late, and coordinators that lie about it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import msgspec

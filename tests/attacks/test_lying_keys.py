@@ -1,7 +1,5 @@
 """Keys that a coordinator, or a site that sides with it, slips into the set-up."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from adversary import Ward

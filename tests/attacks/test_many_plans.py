@@ -4,8 +4,6 @@ A plan opens what it says, and nothing else. Plans that differ in one number, th
 questions of the attacks opened before: votes at fifty values of alpha, or whether rows fit a bound.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ chosen so that one more site answers, and subtraction; limits chosen so that ref
 questions of other algorithms; a question asked again after a site was said to have left.
 """
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

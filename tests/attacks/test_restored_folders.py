@@ -4,8 +4,6 @@ A restored folder verifies by itself: its ledger is unbroken, and shorter. The r
 missing from ``max_runs`` and from the rule on differences.
 """
 
-from __future__ import annotations
-
 import shutil
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """The attacks on a run where every two sites share a key, on one where a lot says who does."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import msgspec

@@ -5,8 +5,6 @@ three sites, and look for the tables in whole numbers that the other two may hav
 solution, counts below `min_cell_size` included.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from driving import drive

@@ -1,7 +1,5 @@
 """A bundle: it holds what it should, no more, and whoever changed it is caught by the file."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

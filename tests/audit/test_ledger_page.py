@@ -1,7 +1,5 @@
 """The page for a data-protection officer: what it says is what the ledger says, and no more."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime, timedelta
 

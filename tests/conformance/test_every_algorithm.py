@@ -1,7 +1,5 @@
 """Every registered algorithm keeps every law, has its options, and goes on after a crash."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

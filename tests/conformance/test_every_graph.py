@@ -3,8 +3,6 @@
 With CIPHERDAG_CASES=full: 2,000 data sets and 1,000 sets of answers.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from functools import cache, partial

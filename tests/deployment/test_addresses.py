@@ -1,7 +1,5 @@
 """One port, several servers: the holder is named, the second refused, the wrong one noticed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

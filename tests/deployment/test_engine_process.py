@@ -1,7 +1,5 @@
 """The process that carries a site's messages: kept from files, seen in status and ledger."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

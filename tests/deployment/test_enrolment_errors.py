@@ -1,7 +1,5 @@
 """What people read when an enrolment goes wrong: cause, effect and remedy, and no word of a run."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """From request to activated site, with every file swapped, altered, oversized or not proven."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import os

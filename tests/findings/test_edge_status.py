@@ -1,7 +1,5 @@
 """Every edge says what it stands on, in all places alike; tests that were not done say nothing."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

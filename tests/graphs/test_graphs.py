@@ -1,7 +1,5 @@
 """Causal graphs: values, edges by name, and every export read back by another program."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

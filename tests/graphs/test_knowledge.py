@@ -1,7 +1,5 @@
 """Background knowledge: enforced in every graph, and tests that it makes needless are not made."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

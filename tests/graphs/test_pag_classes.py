@@ -1,7 +1,5 @@
 """PAGs are checked: held against every maximal ancestral graph there is, by its definition."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations, product
 

@@ -1,7 +1,5 @@
 """A plan from the coordinator's words to the sites' decisions: it waits, goes on, or is denied."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """The page on the house is true: every file it names, its picture, and what the gate measures."""
 
-from __future__ import annotations
-
 import re
 import sys
 from itertools import groupby, pairwise

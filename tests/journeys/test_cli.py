@@ -1,7 +1,5 @@
 """The command line: the main paths, every bad input with its exit code, and what a pipe sees."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """FedPC on evidence of all sites: the graph of PC on all data, from command line to site."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

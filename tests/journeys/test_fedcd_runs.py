@@ -1,7 +1,5 @@
 """Fed-CD from tables with interventions to a result by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """FedCMFS over sites that are folders and a coordinator that knows no name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

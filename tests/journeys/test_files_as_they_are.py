@@ -1,7 +1,5 @@
 """Hospitals hand in files as their systems write them, and nobody describes one first."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A disk that is full, at a site and at the coordinator: a named error, and no line cut short."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

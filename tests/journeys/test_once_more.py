@@ -1,7 +1,5 @@
 """One thing is changed and the run is made again; a folder or a pattern names its sites."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 

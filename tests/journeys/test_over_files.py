@@ -1,7 +1,5 @@
 """Hospitals that are processes of their own and exchange files: one result, whoever is killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

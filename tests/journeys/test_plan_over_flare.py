@@ -1,7 +1,5 @@
 """A plan over hospitals that are processes of their own, from its file to each one's report."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,8 +1,6 @@
 """A site that reads from a real PostgreSQL: the same graph as from CSV, and every refusal."""
 
 # ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
-from __future__ import annotations
-
 import io
 import logging
 import traceback

@@ -4,8 +4,6 @@
 of a site without its key and data, and the journal of a coordinator's crashed run.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Runs that go on after a crash: of the coordinator always, of a site never with its old keys."""
 
-from __future__ import annotations
-
 import contextlib
 import stat
 import threading

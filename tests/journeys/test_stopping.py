@@ -1,7 +1,5 @@
 """A run in this process that is stopped keeps its rounds, goes on, and overwrites nothing."""
 
-from __future__ import annotations
-
 import json
 import signal
 import stat

@@ -1,7 +1,5 @@
 """A run that outlasts the process of a site: after a restart it holds the same keys again."""
 
-from __future__ import annotations
-
 import json
 
 import hospital_folders

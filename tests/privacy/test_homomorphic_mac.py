@@ -1,7 +1,5 @@
 """Tags of sums: what they are, that they add up, and that no forgery gets past them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """One way into a site: a message is opened once, and refused for the first reason of the list."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 

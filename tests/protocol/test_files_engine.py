@@ -1,7 +1,5 @@
 """Messages as files: what arrives, what is refused by name, and what a crash leaves."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

@@ -3,8 +3,6 @@
 Skipped where the extra 'pysyft' is not installed, unless CIPHERDAG_REQUIRE_SYFT is set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """Rounds whose sums are never opened: what the sums say, roles that nobody chose, lies by name."""
 
-from __future__ import annotations
-
 import itertools
 
 import msgspec

@@ -1,7 +1,5 @@
 """A run over real messages: equal bits under every protection, and every lie refused by name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import adversary

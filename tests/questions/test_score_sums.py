@@ -1,7 +1,5 @@
 """What is asked of score sums: layout, refusals, and forms by an independent slow reference."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import msgspec

@@ -1,7 +1,5 @@
 """Questions of which no sum is opened: their predicates by brute force, and by the tests' sums."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

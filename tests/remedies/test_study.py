@@ -1,7 +1,5 @@
 """What goes wrong between a coordinator and its sites is mended by the advised commands."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex

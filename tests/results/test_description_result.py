@@ -1,7 +1,5 @@
 """The description of columns: table, folder, page, terminal; numbers in each are the result's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The p-value of every edge: a plain PC on the pooled rows finds the same."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The result of an effect: tables, folder, page, terminal; numbers in each are the result's."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A result and a federation in the hand: what they print, hold as a table, and are compared by."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The report of a run: well formed, offline, safe with any name, and every number the result's."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import asdict, replace

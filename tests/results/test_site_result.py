@@ -1,7 +1,5 @@
 """A site's own result: the program gone through again over the sums that it keeps."""
 
-from __future__ import annotations
-
 import hospital_folders
 import msgspec
 import numpy as np

@@ -1,7 +1,5 @@
 """A coordinator and sites that can be told to lie, and an engine that records all it carries."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from functools import cache

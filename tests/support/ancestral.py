@@ -8,8 +8,6 @@ Sadeghi and Lauritzen, "Markov properties for mixed graphs", Bernoulli 20 (2014)
 the pairwise separations given antecedents imply all others, which `equivalent` rests on.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from itertools import chain, combinations, product
 

@@ -1,7 +1,5 @@
 """Multi-label tables, and what FedCMFS finds in them."""
 
-from __future__ import annotations
-
 import numpy as np
 from driving import drive, respondent
 from oracle import OracleTest

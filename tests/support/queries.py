@@ -1,7 +1,5 @@
 """Asks for the p-values of given tests; `Queries.ask` runs alone or through a whole federation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every choice of an algorithm that asks other questions, and data on which it runs in a moment."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from evidence_sites import discrete_codes, gaussian_values

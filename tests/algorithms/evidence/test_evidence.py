@@ -1,7 +1,5 @@
 """Evidence of all sites: pooled is the centralised test, the others are what textbooks say."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """Categories in an order: statsmodels' proportional-odds model on the pooled rows agrees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

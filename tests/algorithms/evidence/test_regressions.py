@@ -1,7 +1,5 @@
 """Likelihood ratios of mixed columns over all sites: statsmodels on the pooled rows agrees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

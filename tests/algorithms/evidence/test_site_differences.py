@@ -1,7 +1,5 @@
 """Differences between sites: the statistic, its level and power, and what is never opened."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

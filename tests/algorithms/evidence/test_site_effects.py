@@ -1,7 +1,5 @@
 """Regressions with constants of every site's own: statsmodels with an indicator of every site."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

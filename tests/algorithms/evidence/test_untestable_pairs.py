@@ -1,7 +1,5 @@
 """Pairs of which nothing is tested lose their edge, and a run says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Tests within sites: the textbook's test of all strata, whoever holds them; levels and power."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

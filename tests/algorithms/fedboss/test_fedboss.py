@@ -1,7 +1,5 @@
 """FedBOSS over sites: one graph however rows are split, nothing asked twice, budgets, knowledge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

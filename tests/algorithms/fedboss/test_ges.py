@@ -1,7 +1,5 @@
 """FedBOSS's greedy equivalence search: every step against all DAGs of all classes, and oracles."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -4,8 +4,6 @@ The attack: whoever knows how many rows each site has looks for the whole number
 opened sums. Of exact sums there is one solution.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

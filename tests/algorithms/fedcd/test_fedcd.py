@@ -1,7 +1,5 @@
 """Fed-CD's aggregation, reliability and rounds against independent references."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """FedCMFS by verdicts: what sums select, ranks by comparisons alone, and nothing else is asked."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import msgspec

@@ -1,7 +1,5 @@
 """FedCMFS: exact under an oracle, equal to a plain HITON-PC, and free of orders."""
 
-from __future__ import annotations
-
 import math
 
 import hiton_pc

@@ -1,7 +1,5 @@
 """FedCMFS on one test over all sites: exact, equal to one site's, and less blind on small sites."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from driving import drive, respondent

@@ -1,7 +1,5 @@
 """FedFCI and FedRFCI: the true PAG under an oracle, sound marks of RFCI, knowledge, and orders."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedPC: exact under an oracle, equal to the original program, and free of orders."""
 
-from __future__ import annotations
-
 import numpy as np
 import original_fedpc as original
 import pytest

@@ -1,7 +1,5 @@
 """Parties that deviate: a named error, or the bits that other numbers of their site would give."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split

@@ -1,7 +1,5 @@
 """The kernel test of conditional independence: reference, null, power, and FedPC over it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

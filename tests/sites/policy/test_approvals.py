@@ -1,7 +1,5 @@
 """Decisions of people: signed over one plan by the site's own key, and expired after a while."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

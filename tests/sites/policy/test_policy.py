@@ -1,7 +1,5 @@
 """A site's policy: its file, its limits, and that the stricter side wins."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """`site check`: every row finds its own fault, says what to do, and never shows a value."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import ipaddress
