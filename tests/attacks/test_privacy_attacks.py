@@ -33,6 +33,7 @@ from cipherdag.errors import (
     KeyAgreementError,
     OpeningRefusedError,
     ReplayError,
+    ShareError,
 )
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
@@ -83,6 +84,8 @@ def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_r
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = masking_sites(5)
     shares = shares_of(sites, answers, declaration)
+    with pytest.raises(ShareError, match="missing of a site asked"):
+        MASKING.coordinator().combine({k: shares[k] for k in (0, 1, 2, 4)}, declaration)
     everyone = words_of(MASKING.coordinator().combine(shares, declaration))
     assert uniform(everyone, WORDS)
     assert not recovers(everyone, np.sum(answers, axis=0), WORDS)

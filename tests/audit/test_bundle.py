@@ -14,7 +14,6 @@ import adversary
 import msgspec
 import pytest
 from bundled_runs import REASON, approved_run, members, zipped
-from commands import call as cipherdag
 
 from cipherdag import Federation, FedPC
 from cipherdag.audit import bag, crate
@@ -67,11 +66,6 @@ def of_result(result, tmp_path_factory):
     path = tmp_path_factory.mktemp("of-result") / "result.zip"
     bundle(result, path)
     return path
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    return lambda *arguments: cipherdag(capsys, monkeypatch, *arguments)
 
 
 def read(path):

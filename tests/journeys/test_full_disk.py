@@ -116,6 +116,7 @@ def test_what_cannot_be_written_is_named_with_its_reason(tmp_path, name):
     with full_at(20), pytest.raises(OutputError, match=r"file.* cannot be written: \w+"):
         WRITERS[name](path)
     assert path.read_bytes() == b"before\n"
+    assert [own.name for own in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_write_that_the_disk_refuses_only_at_the_end_leaves_nothing(tmp_path, monkeypatch):

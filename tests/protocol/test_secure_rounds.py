@@ -32,10 +32,8 @@ from cipherdag.protocol.messages import (
     Ask,
     Finish,
     Secure,
-    Secured,
     Share,
     read_envelope,
-    seal_envelope,
 )
 from cipherdag.protocol.set_up import roles_of
 from cipherdag.protocol.set_up_messages import (
@@ -185,14 +183,7 @@ def test_a_commitment_is_for_one_plan_and_one_site():
 @pytest.mark.parametrize("liar", ["hospital-0", "hospital-3"])
 def test_sites_refuse_a_set_up_in_which_a_site_changed_its_number(liar):
     ward = Ward(n_sites=4)
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("offers", liar):
-            return reply
-        seals = decode(read_envelope(reply).body, Seals)
-        return signed(ward, site, "seals", msgspec.structs.replace(seals, chance=new_chance()))
-
-    ward.engine.forge = forge
+    send_instead(ward, liar, "offers", chance=lambda _: new_chance())
     with pytest.raises(KeyAgreementError, match="committed to"):
         ward.session.open()
 
@@ -206,16 +197,6 @@ def test_numbers_are_told_only_after_all_have_committed():
     carried = b"".join(m for own, _, m in ward.engine.sent if own in ("invite", "offers"))
     carried += b"".join(m for own, _, m in ward.engine.received if own == "invite")
     assert not any(own in carried for own in chances)
-
-
-def signed(ward, site, topic, body):
-    return seal_envelope(
-        ward.identities[site],
-        session=ward.session._plan.session,
-        sender=site,
-        topic=topic,
-        body=body,
-    )
 
 
 def test_roles_are_the_same_in_every_round_and_at_every_party():
@@ -263,14 +244,7 @@ def change_offers(ward, keys):
 @pytest.mark.parametrize("ciphertext", [b"", bytes(1087), bytes(1089)])
 def test_a_site_without_a_ciphertext_for_the_coordinator_is_named(ciphertext):
     ward = Ward(n_sites=2, policy=TWO)
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("offers", "hospital-1"):
-            return reply
-        seals = decode(read_envelope(reply).body, Seals)
-        return signed(ward, site, "seals", msgspec.structs.replace(seals, dealer=ciphertext))
-
-    ward.engine.forge = forge
+    send_instead(ward, "hospital-1", "offers", dealer=lambda _: ciphertext)
     with pytest.raises(KeyAgreementError, match="wrong length") as told:
         ward.session.open()
     assert told.value.site == "hospital-1"
@@ -540,24 +514,29 @@ def test_a_part_that_does_not_unseal_ends_the_round_and_names_the_site_in_the_ro
     assert told.value.site == liar
 
 
+def say_in_step(ward, liar, verb, **changes):
+    """A site with a role says something else in one step."""
+    send_instead(ward, liar, "secure", **changes)
+    lying, verbs = ward.engine.forge, iter(STEPS)
+
+    def forge(operation, site, reply):
+        if (operation, site) != ("secure", liar) or next(verbs) != verb:
+            return reply
+        return lying(operation, site, reply)
+
+    ward.engine.forge = forge
+
+
 @pytest.mark.parametrize("role", ["dealer", "twin", "first holder", "second holder"])
 @pytest.mark.parametrize("verb", STEPS)
 def test_a_role_that_answers_something_else_is_noticed_in_its_step_or_the_next(role, verb):
     ward = opened()
     if verb != "prepare" and "holder" not in role:
         return
-    liar = named(ward, positions(ward)[role])
-    verbs = iter(STEPS)
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("secure", liar) or next(verbs) != verb:
-            return reply
-        said = decode(read_envelope(reply).body, Secured)
-        # behind the lengths of what it holds: a sealed word, a key or a bit is another
-        body = msgspec.structs.replace(said, content=flipped(said.content, -1))
-        return signed(ward, site, "secured", body)
-
-    ward.engine.forge = forge
+    # behind the lengths of what it holds: a sealed word, a key or a bit is another
+    say_in_step(
+        ward, named(ward, positions(ward)[role]), verb, content=lambda own: flipped(own.content, -1)
+    )
     with pytest.raises((ShareError, ComparisonKeyError, ForgedSumError, MalformedMessageError)):
         ward.session.ask(asking(6))
 
@@ -566,34 +545,19 @@ def test_a_role_that_answers_something_else_is_noticed_in_its_step_or_the_next(r
 def test_a_holder_that_answers_of_another_round_is_named(verb):
     ward = opened()
     liar = named(ward, roles(ward).holders[1])
-    verbs = iter(STEPS)
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("secure", liar) or next(verbs) != verb:
-            return reply
-        said = decode(read_envelope(reply).body, Secured)
-        return signed(ward, site, "secured", msgspec.structs.replace(said, digest=bytes(32)))
-
-    ward.engine.forge = forge
+    say_in_step(ward, liar, verb, digest=lambda _: bytes(32))
     with pytest.raises(ShareError, match="another round") as told:
         ward.session.ask(asking(6))
     assert told.value.site == liar
 
 
 def test_holders_that_say_other_bits_are_named():
-    ward = opened()
-    liar = named(ward, roles(ward).holders[0])
-    verbs = iter(STEPS)
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("secure", liar) or next(verbs) != "open":
-            return reply
-        said = decode(read_envelope(reply).body, Secured)
+    def turned(said):
         bits = decode(said.content, Signed)
-        turned = msgspec.structs.replace(bits, bits=flipped(bits.bits, 0))
-        return signed(ward, site, "secured", msgspec.structs.replace(said, content=encode(turned)))
+        return encode(msgspec.structs.replace(bits, bits=flipped(bits.bits, 0)))
 
-    ward.engine.forge = forge
+    ward = opened()
+    say_in_step(ward, named(ward, roles(ward).holders[0]), "open", content=turned)
     with pytest.raises(ForgedSumError, match="say other bits"):
         ward.session.ask(asking(6))
 

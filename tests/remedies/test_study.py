@@ -49,13 +49,6 @@ def followed(people, remedy, folder, *more):
         return [people.fine(*shlex.split(words), *more) for words in COMMAND.findall(remedy)]
 
 
-def planned(people, *options):
-    plan = people.folder / f"plan-{len(list(people.folder.glob('plan-*')))}.json"
-    words = ("coordinator", "plan", "fedpc", "--purpose", "a test", "--out", plan, *options)
-    people.fine(*words, "--dir", people.coordinator)
-    return plan
-
-
 @pytest.mark.follows("Name a site's folder with --dir, or make one with `cipherdag site new`")
 def test_a_folder_of_no_site_is_named_or_made(people):
     here = people.folder / "here"

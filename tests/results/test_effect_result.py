@@ -32,15 +32,6 @@ def result():
     return Federation.split(table, 3, seed=1).run(Effect(graph.identify("drug", NAME)))
 
 
-def test_it_is_one_short_line_and_a_table(result):
-    assert repr(result) == (
-        "Run[EstimatedEffect](effect over 3 sites, masking: 3 variables, the effect of drug on "
-        f"{NAME}, {len(result.rounds)} rounds)"
-    )
-    assert result._repr_html_().count("<table") == 1
-    assert NAME not in result._repr_html_()
-
-
 def test_the_tables_have_every_number_of_the_sets(result):
     table = result.table("effects")
     told = [own for own in result.finding.sets if own.contrasts]

@@ -36,19 +36,6 @@ def planted_tables(seed, n_sites=3, rows=600):
     return tables
 
 
-def outcomes_equal(one, other):
-    for label, own in one.by_label.items():
-        same = other.by_label[label]
-        assert (own.features, own.labels, own.retrieved) == (
-            same.features,
-            same.labels,
-            same.retrieved,
-        )
-        for name in ("p_value", "strength"):
-            a, b = getattr(own.marginals, name), getattr(same.marginals, name)
-            assert np.array_equal(a, b, equal_nan=True)
-
-
 def discrete_table(rng, n=9, rows=600):
     levels = rng.integers(2, 4, size=n)
     dag = np.triu(rng.random((n, n)) < 0.3, 1)

@@ -8,7 +8,7 @@ from mixed_sites import frame
 from regretting import frames, linear_sites
 from trials import SMALL, Often, patients, treated
 
-from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Effect, FedBOSS, FedCD, FedCMFS, FedFCI, FedPC, RFcd
 from cipherdag.graphs.networks import asia
 
 NAMES = ["smoke", "cough", "asthma", "pollen", "fever"]
@@ -38,6 +38,7 @@ FEDPC = {
     for evidence in ("fisher", "weighted_p", "pooled")
     for kind in ("categories", "numbers")
 } | {
+    "vote by mean": Often(algorithm=FedPC(evidence="vote", sepset="mean"), data=PATIENTS),
     "vote, bootstrap": Often(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
     "pooled, bootstrap": Often(
         algorithm=FedPC(evidence="pooled", bootstrap=3, max_cond_size=1), data=PATIENTS
@@ -58,6 +59,13 @@ FEDCD = {
     "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
 }
 VARIANTS = {
+    "fedfci rfci": Often(algorithm=FedFCI(search="rfci"), data=columns("numbers")),
+    **{
+        f"fedboss {search} of all rows": Often(
+            algorithm=FedBOSS(search=search, restarts=2, within_sites=False), data=PATIENTS
+        )
+        for search in ("boss", "ges")
+    },
     "effect, refuted": Often(
         algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True), data=patients()
     ),

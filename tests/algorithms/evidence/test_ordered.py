@@ -289,23 +289,6 @@ def graded_schema(frame, *, ordered=True):
     )
 
 
-@pytest.mark.parametrize("effect", [False, True])
-def test_every_protection_gives_the_same(effect):
-    data = graded_frame(np.random.default_rng(5), 600)
-    schema = graded_schema(data)
-    results = []
-    for protection in ("masking", "bfv", "none"):
-        policy = replace(ALL_KINDS, min_cell_size=0, allow_unprotected=protection == "none")
-        federation = Federation.split(
-            data, 3, protection=protection, policy=policy, device="cpu", schema=schema
-        )
-        results.append(federation.run(FedPC(evidence="glm", max_cond_size=1, site_effect=effect)))
-    assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
-    assert len({result.finding.graph for result in results}) == 1
-    assert results[0].finding.graph.edges
-    assert list(results[0].finding.details["tests"]) == ["regression"]
-
-
 def test_tests_of_withheld_tables_and_of_sites_use_the_order_too():
     data = graded_frame(np.random.default_rng(5), 240)
     for evidence, test in (("glm", "auto"), ("fisher", "regression")):

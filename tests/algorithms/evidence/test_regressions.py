@@ -101,29 +101,6 @@ def test_a_step_is_a_round_for_all_tests_together():
     assert max(asked) <= 12
 
 
-def test_withheld_tables_fall_back_to_tests_within_sites():
-    data = frame(np.random.default_rng(5), 240)
-    federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS)
-    result = federation.run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.finding.details["tests"]["withheld: within sites"] > 0
-    assert result.finding.details["tests"]["regression"] > 0
-
-
-def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
-    rng = np.random.default_rng(7)
-    data = mixed_data(rng, 500, 0.03)
-    tests = random_tests(6, [15, 15, 10], rng)
-    queries = Queries("glm", tests)
-    drive(queries.ask(Facts(6, 1)), [mixed_site(data)])
-    alone = RegressionTest(CATEGORIES, mixed_site(data).column)
-    for found, own in zip(queries.found, central(alone, tests), strict=True):
-        np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
-    federation = Federation.split(frame(rng, 600), 3, device="cpu")
-    assert federation.run(
-        FedPC(evidence="vote", test="regression", max_cond_size=1)
-    ).finding.graph.edges
-
-
 def test_a_site_answers_regressions_only_if_its_policy_names_them():
     data = frame(np.random.default_rng(5), 90)
     federation = Federation.split(data, 3, device="cpu", policy=Policy(min_cell_size=0))

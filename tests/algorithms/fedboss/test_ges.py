@@ -3,7 +3,6 @@
 from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
 from driving import drive
 from hypothesis import given, settings
@@ -209,13 +208,6 @@ def patients(rows=3000):
     return asia().sample(rows, np.random.default_rng(1))
 
 
-@cache
-def numbers(rows=900):
-    chain = dag_of(np.eye(5, k=1, dtype=bool))
-    values = linear_data(chain, np.full((5, 5), 0.8), rows, np.random.default_rng(0))
-    return pd.DataFrame(values, columns=list("abcde"))
-
-
 def learn(algorithm, data, sites, *, min_cell_size=0):
     federation = Federation.split(data, sites, seed=2)
     respondents = [
@@ -224,22 +216,6 @@ def learn(algorithm, data, sites, *, min_cell_size=0):
     ]
     names = federation.sites[0].table.names
     return drive(algorithm.ask(Facts(len(names), sites, names=names)), respondents)
-
-
-@pytest.mark.parametrize("score", ["auto", "bdeu", "bic"])
-def test_categories_give_one_graph_however_rows_are_split(score):
-    algorithm = FedBOSS(search="ges", score=score, within_sites=False)
-    (first, asked), *others = [learn(algorithm, patients(), sites) for sites in (1, 3, 10)]
-    for other, questions in others:
-        assert other.curve == first.curve
-        assert (other.dag == first.dag).all()
-        assert len(questions) == len(asked)
-
-
-def test_numbers_give_one_graph_in_two_rounds_however_rows_are_split():
-    outcomes = [learn(FedBOSS(search="ges"), numbers(), sites) for sites in (1, 3, 10)]
-    assert all((own.dag == outcomes[0][0].dag).all() for own, _ in outcomes)
-    assert all(len(asked) == 2 for _, asked in outcomes)
 
 
 @pytest.mark.parametrize("own", [{"max_rounds": 1}, {"max_values": 300}, {"max_cells": 8}])

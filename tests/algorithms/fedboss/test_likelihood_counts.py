@@ -45,10 +45,6 @@ def asked(*blocks, discount=DISCOUNT):
     return LogLikelihoods(n_variables=4, counts=counts, members=members, discount=discount)
 
 
-def on_grid(values):
-    return np.rint(np.ldexp(values, COARSE_BITS)) / 2.0**COARSE_BITS
-
-
 class Listening:
     """A site that keeps what it tells of single columns, as it is encoded."""
 

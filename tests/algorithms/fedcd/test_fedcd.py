@@ -309,28 +309,6 @@ def test_cycles_of_the_aggregate_are_cut_and_named():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"rounds": 0},
-        {"sharpness": 0.0},
-        {"sharpness": 31.0},
-        {"epochs": 0},
-        {"graphs": -1},
-        {"prior_weight": -0.1},
-        {"full_mass": 0},
-        {"consensus": float("nan")},
-        {"method": "sdi", "reference": "code"},
-        {"method": "dcdi-g", "reference": "code"},
-        {"intervention_type": "imperfect"},
-        {"method": "dcdi-g", "intervention_type": "unknown"},
-    ],
-)
-def test_parameters_out_of_range_are_refused(wrong):
-    with pytest.raises(ParameterError):
-        FedCD(**wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
         {"belief": b"\0" * 8},
         {"belief": pack_beliefs(np.full((1, 2, 2), 1.5))},
         {"belief": pack_beliefs(np.full((1, 2, 2), np.nan))},

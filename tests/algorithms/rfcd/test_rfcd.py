@@ -349,23 +349,6 @@ def test_a_regret_beyond_the_grid_never_leaves(wrong):
         on_grid(np.array([0.0, wrong]), 10)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"score": "bdeu"},
-        {"learner": "pc"},
-        {"objective": "mean"},
-        {"search": "tabu"},
-        {"beam": 0},
-        {"grid_bits": 21},
-        {"grid_bits": -1},
-    ],
-)
-def test_parameters_are_checked(parameters):
-    with pytest.raises(ParameterError):
-        RFcd(**parameters)
-
-
 def test_the_exact_learner_is_refused_before_anything_is_asked():
     with pytest.raises(ParameterError):
         RFcd(learner="exact").ask(Facts(11, 3))

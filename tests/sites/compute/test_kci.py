@@ -320,16 +320,11 @@ def test_fedpc_finds_curves_that_fisher_z_does_not_see(evidence):
     }
 
 
-def test_protections_give_the_same_graph_and_the_result_says_which_rows():
-    runs = [
-        sites(1, rows=120, protection=name).run(
-            FedPC(test="kci", evidence="fisher", kernel_rows=60)
-        )
-        for name in ("masking", "bfv")
-    ]
-    assert runs[0].finding.graph == runs[1].finding.graph
-    assert runs[0].finding.details["kernel_rows"] == 60
-    assert any("no more than 60 rows of a site" in own for own in runs[0].finding.evidence.remarks)
+def test_the_result_says_which_rows_were_taken():
+    algorithm = FedPC(test="kci", evidence="fisher", kernel_rows=60)
+    found = sites(1, rows=120).run(algorithm).finding
+    assert found.details["kernel_rows"] == 60
+    assert any("no more than 60 rows of a site" in own for own in found.evidence.remarks)
 
 
 def test_what_a_kernel_test_cannot_do_is_named():
