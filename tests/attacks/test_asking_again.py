@@ -191,9 +191,7 @@ class CrashError(Exception):
 
 # the set-up is three calls and a round two; a site dies in the second round, for good
 @pytest.mark.parametrize(("dies", "crashes"), list(product((6, 7), (6, 7, 8, 9))))
-def test_a_coordinator_that_crashes_while_a_site_leaves_opens_no_second_sum(
-    tmp_path, dies, crashes
-):
+def test_a_crash_while_a_site_leaves_opens_no_second_sum(tmp_path, dies, crashes):
     ward = Ward(n_sites=5)
     honest, calls = ward.engine.call, []
 

@@ -93,9 +93,7 @@ def in_metadata(source, change):
 # what it holds
 
 
-def test_a_saved_result_is_bundled_with_its_files_and_nothing_else_in_the_folder(
-    result, of_result, tmp_path
-):
+def test_a_saved_result_is_bundled_with_its_files_alone(result, of_result, tmp_path):
     folder = tmp_path / "result"
     for path in result.rglob("*"):
         if path.is_file():
@@ -138,9 +136,7 @@ def test_a_site_s_bundle_tells_nothing_that_the_site_keeps_secret(approved, of_s
     assert not [values for values in opened if len(values) > 12 and values.encode() in everything]
 
 
-def test_a_policy_is_bundled_without_comments_and_a_ledger_up_to_the_run_s_end(
-    approved, of_site, tmp_path
-):
+def test_policies_lose_comments_and_ledgers_end_with_the_run(approved, of_site, tmp_path):
     folder = approved.hospitals.folders["hospital-1"]
     text, ledger = folder.policy_path.read_text("utf-8"), folder.ledger_path.read_bytes()
     folder.policy_path.write_text(f"{text}\n# {REASON}\n", "utf-8")
@@ -241,9 +237,7 @@ def test_a_site_that_is_asked_for_its_bundle_makes_one(call, approved, of_result
     assert bundle(approved.run, tmp_path / "b.zip", bundles=[tmp_path / "site.zip"])
 
 
-def test_without_rocrate_nothing_is_bundled_and_all_is_verified(
-    result, of_site, tmp_path, monkeypatch
-):
+def test_without_rocrate_bundles_are_verified_alone(result, of_site, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("rocrate")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "rocrate.rocrate", None)
@@ -346,9 +340,7 @@ def test_a_signature_of_other_files_is_caught(of_site, of_coordinator, tmp_path)
         verify_bundle(zipped(tmp_path / "c.zip", changed))
 
 
-def test_a_plan_that_nobody_approved_is_caught_even_where_a_site_signs_it(
-    approved, of_site, tmp_path
-):
+def test_a_plan_that_nobody_approved_is_caught_though_a_site_signs(approved, of_site, tmp_path):
     changes = changed_plan(of_site, purpose="another purpose")
     path = forged(of_site, tmp_path / "c.zip", changes, identity=identity_of(approved))
     with pytest.raises(BundleError, match=r"approvals/hospital-0\.json does not approve"):

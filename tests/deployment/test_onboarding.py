@@ -411,9 +411,7 @@ def test_a_study_of_before_there_were_colluders_reads_and_verifies():
 
 
 @pytest.mark.parametrize(("colluders", "min_sites"), [(0, 2), (1, 3), (2, 4), (7, 9)])
-def test_a_study_says_in_its_signed_file_what_its_runs_are_safe_against(
-    hospitals, tmp_path, colluders, min_sites
-):
+def test_a_study_file_says_what_runs_are_safe_against(hospitals, tmp_path, colluders, min_sites):
     study = msgspec.structs.replace(hospitals.study, colluders=colluders, min_sites=min_sites)
     path = tmp_path / "study.json"
     write_file(path, sign_study(hospitals.coordinator, study))
@@ -865,9 +863,7 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
     assert days() == 200
 
 
-def test_all_certificates_are_renewed_without_a_code_and_none_else_is_activated_so(
-    enrolled, tmp_path, capsys, monkeypatch
-):
+def test_certificates_alone_are_renewed_without_a_code(enrolled, tmp_path, capsys, monkeypatch):
 
     coordinator, sites, _ = enrolled
     at = coordinator.path / "server"

@@ -78,9 +78,7 @@ def one_run(made, folder, size):
 
 
 @pytest.mark.parametrize("size", [0, 300, 700, 1500, 2500, 4000, 6000, 9000, 12_000])
-def test_wherever_the_disk_is_full_the_error_has_a_name_and_every_line_is_whole(
-    tmp_path, size, caplog
-):
+def test_on_a_full_disk_errors_have_names_and_lines_are_whole(tmp_path, size, caplog):
     with hospitals(tmp_path / "study") as made:
         error = one_run(made, tmp_path / "run", size)
         assert isinstance(error, CipherdagError)

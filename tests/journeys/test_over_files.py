@@ -80,7 +80,7 @@ def requests(hospitals, name):
 
 
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
-def test_hospitals_over_files_come_to_the_graph_of_one_process(
+def test_over_files_the_graph_is_that_of_one_process(
     started, study, expected, protection, tmp_path
 ):
     hospitals = started.hospitals

@@ -230,7 +230,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.close()
 
 
-def test_a_restarted_site_answers_no_message_of_its_old_session_and_does_not_open_it_again(
+def test_a_restarted_site_neither_answers_nor_reopens_its_session(
     hospitals,
 ):
     """Resuming at the site would need its masks on disk, or would use them twice."""

@@ -227,9 +227,7 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(command, call, table, tmp_path
     assert call(*command, "--resume", out)[0] != 0  # it has ended
 
 
-def test_without_a_folder_rounds_are_kept_in_one_of_their_own(
-    call, table, tmp_path, stop_at, monkeypatch
-):
+def test_rounds_have_a_folder_of_their_own(call, table, tmp_path, stop_at, monkeypatch):
     own = tmp_path / "temporary"
     own.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(own))

@@ -190,9 +190,7 @@ def test_with_a_site_effect_of_one_site_nothing_changes():
 
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10_000), effect=st.booleans(), n_sites=st.integers(2, 4))
-def test_neither_the_sites_order_nor_the_columns_nor_the_end_one_counts_from_matters(
-    seed, effect, n_sites
-):
+def test_no_order_and_no_end_one_counts_from_matters(seed, effect, n_sites):
     rng = np.random.default_rng(seed)
     data = graded_data(rng, 260)
     kind = with_effect if effect else Queries

@@ -495,9 +495,7 @@ def test_evidence_that_asks_for_no_columns_compares_none(kind):
         (FedPC(reveal="sums"), False),
     ],
 )
-def test_evidence_that_takes_differences_for_edges_warns_by_name(
-    algorithm, warned, caplog, tmp_path
-):
+def test_a_difference_taken_for_an_edge_is_warned_of(algorithm, warned, caplog, tmp_path):
     tables = frames()
     tables["s2"]["weight"] *= 10.0
     result = Federation.simulate(tables).run(algorithm)

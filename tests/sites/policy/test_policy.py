@@ -176,9 +176,7 @@ def test_a_run_within_the_policy_goes_through(hospitals):
         ({"max_tests_per_day": 9}, PolicyRefusedError, "max_tests_per_day"),
     ],
 )
-def test_one_site_s_limit_stops_the_run_with_its_reason_and_no_data(
-    hospitals, changes, error, said
-):
+def test_one_site_s_limit_stops_the_run_with_its_reason(hospitals, changes, error, said):
     set_policy(hospitals, "hospital-1", **changes)
     with pytest.raises(error, match=said) as caught:
         run(hospitals)
