@@ -43,9 +43,6 @@ from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.unprotected import UNPROTECTED
 
-LENGTH = 20_000
-WORDS = WORD_MODULI[0]
-
 
 @pytest.fixture(scope="module")
 def context():

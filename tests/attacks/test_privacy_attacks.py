@@ -41,13 +41,14 @@ from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI, BfvContext
 from cipherdag.privacy.fixedpoint import encode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import MacKey
+from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity
 from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 from cipherdag.privacy.keystream import Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import WORD_MODULI, add, subtract, to_signed
@@ -362,6 +363,10 @@ def secret_objects(context):
     return [
         key,
         EphemeralKeys.generate(),
+        SigningIdentity.generate(),
+        SigningIdentity.generate().draw_key(),
+        DrawKey(b"TOPSECRET-DRAWING-TOPSECRET-DRAW"),
+        AgreementKeys(0, {1: key}),
         Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
         MacKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-"),
         RoundMasks(0, {1: key}),
@@ -380,6 +385,9 @@ def test_secrets_are_not_shown_copied_or_pickled(context):
             with pytest.raises(TypeError) as refusal:
                 leak(secret)
             assert "TOPSECRET" not in str(refusal.value)
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(TypeError):
+                pickle.dumps(secret, protocol)
 
 
 def test_errors_carry_neither_keys_nor_answers(context):

@@ -431,12 +431,12 @@ def test_a_run_that_has_ended_is_not_resumed(tmp_path):
         ConnectedFederation(CoordinatorFolder(tmp_path)).resume(tmp_path)
 
 
-@pytest.mark.parametrize("command", [["run"], ["coordinator", "run"]])
+@pytest.mark.parametrize("command", [["run"], ["coordinator", "run"], ["simulate"]])
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ([], "name what to run"),
-        (["--resume", "x", "fedpc", "file.csv"], "name none"),
+        (["--resume", ".", "fedpc", "file.csv"], "name none"),
         (["--json", "fedpc", "file.csv"], "stand after its name"),
     ],
 )

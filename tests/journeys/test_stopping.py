@@ -103,14 +103,6 @@ def test_a_run_stopped_after_any_round_comes_to_the_same_result(name, tmp_path):
             assert heads[site].records == len(own)
 
 
-def test_a_run_may_be_stopped_after_every_round(tmp_path):
-    federation, whole = hospitals(), hospitals().run(FedPC())
-    for after in range(1, len(whole.rounds) + 1):
-        with pytest.raises(KeyboardInterrupt):
-            federation.run(FedPC(), keep=tmp_path, progress=stopping(after))
-    assert sums(federation.run(FedPC(), keep=tmp_path)) == sums(whole)
-
-
 def test_nobody_else_can_read_what_is_kept(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         hospitals().run(FedPC(), keep=tmp_path, progress=stopping(2))
@@ -313,13 +305,6 @@ def test_a_folder_without_a_result_is_taken_as_it_is(tmp_path):
     with pytest.raises(ResultExistsError):
         new_result_folder(tmp_path, force=False)
     new_result_folder(tmp_path, force=True)
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--resume", ".", "fedpc", "x.csv"), ("--json", "fedpc", "x.csv"), ()]
-)
-def test_what_does_not_go_together_is_a_usage_error(call, arguments):
-    assert call("simulate", *arguments)[0] == 2
 
 
 def test_a_folder_that_keeps_no_run_is_named(call, tmp_path):

@@ -105,24 +105,6 @@ def test_units_origins_and_sites_means_change_no_pooled_moments(seed, n_sites, d
         np.testing.assert_allclose(own, outcome.p_value, rtol=1e-6, atol=1e-12)
 
 
-def test_causal_learn_gives_the_same_p_values():
-    from causallearn.utils.cit import CIT
-
-    rng = np.random.default_rng(5)
-    codes = discrete_codes(rng, 4000, [2, 3, 2, 3, 2])
-    values = gaussian_values(rng, 500, 5)
-    tests = random_tests(5, [10, 20, 10], rng)
-    for sites, data, name in (
-        ([discrete_site(part, (2, 3, 2, 3, 2)) for part in cut(codes, 3, rng)], codes, "gsq"),
-        ([gaussian_site(part) for part in cut(values, 3, rng)], values, "fisherz"),
-    ):
-        found, _ = asked(Queries("pooled", tests), sites)
-        peer = CIT(data, name)
-        for rows, own in zip(tests, found, strict=True):
-            other = [peer(int(x), int(y), [int(v) for v in s]) for x, y, *s in rows]
-            np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-12)
-
-
 def test_a_constant_column_is_dependent_here_as_there():
     rng = np.random.default_rng(3)
     values = gaussian_values(rng, 200, 5)
