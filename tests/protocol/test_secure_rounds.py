@@ -13,7 +13,6 @@ from cipherdag.errors import (
     CipherdagError,
     ComparisonKeyError,
     ForgedSumError,
-    InconsistentQuestionError,
     KeyAgreementError,
     MalformedMessageError,
     OpeningRefusedError,
@@ -337,31 +336,6 @@ def test_steps_are_refused_out_of_turn_of_another_round_and_where_no_secure_test
         assert refused(asked(ward, name, late)) is ReplayError
 
 
-def test_messages_of_another_round_are_refused():
-    ward = opened(4)
-    before = {}
-    for verb in STEPS:
-        fresh = opened(4)
-        before[verb] = stopped(fresh, verb, asking(4))
-    for verb in STEPS:
-        ward = opened(4)
-        requests = stopped(ward, verb, asking(4))
-        for site, request in requests.items():
-            old = before[verb].get(site)
-            if old is None:
-                continue
-            mixed = msgspec.structs.replace(request, content=old.content)
-            assert refused(asked(ward, site, mixed)) in REFUSALS
-
-
-def test_holders_crossed_with_each_other_are_refused():
-    for verb in STEPS[1:]:
-        ward = opened(4)
-        (one, first), (other, second) = stopped(ward, verb, asking(4)).items()
-        assert refused(asked(ward, one, second)) in REFUSALS
-        assert refused(asked(ward, other, first)) in REFUSALS
-
-
 def test_sites_asked_different_questions_or_told_different_sites_do_not_unseal():
     """Only what all were asked alike can be put together: parts are bound to the batch."""
     ward = opened(6)
@@ -412,9 +386,11 @@ def test_verdicts_that_the_coordinator_alters_are_refused_by_every_site():
         replace(honest, signatures=(first, second[:-1])),
         replace(honest, bits=b""),
         replace(honest, bits=honest.bits + b"\0"),
+        replace(honest, bits=bytes([honest.bits[0] ^ 128]) + honest.bits[1:]),
+        replace(honest, dealt=honest.dealt[:-1]),
     ]
-    for forged in forgeries:
-        request = next_ask(ward, pack(encode(forged)))
+    for forged in [*map(encode, forgeries), encode(honest) + bytes(2000)]:
+        request = next_ask(ward, pack(forged))
         for name in ward.runtimes:
             reply = ward.runtimes[name].handle("ask", ward.message("ask", request))
             assert refused(reply) in (ForgedSumError, MalformedMessageError)
@@ -457,14 +433,6 @@ def test_a_question_of_verdicts_is_answered_once():
     assert refused(reply) is ReplayError
 
 
-def test_another_coordinator_s_question_is_refused():
-    ward = opened(4)
-    request = ward.asking(asking(4, 0.2))
-    ward.asking(asking(4, 0.3))
-    reply = ward.runtimes[named(ward, 0)].handle("ask", ward.message("ask", request))
-    assert refused(reply) is InconsistentQuestionError
-
-
 def test_a_site_notes_what_is_opened_when_it_answers():
     """Nothing else of the round has to come for bits to be found with its parts."""
     ward = opened(6)
@@ -479,19 +447,17 @@ def test_a_site_notes_what_is_opened_when_it_answers():
 # sites that lie
 
 
-@pytest.mark.parametrize("change", [lambda own: own[:-1], lambda own: own + b"\0", lambda _: b""])
-def test_a_site_whose_parts_have_another_length_is_left_out(change):
-    ward = opened()
-    liar = named(ward, positions(ward)["site"])
-    send_instead(ward, liar, share=lambda share: change(share.share))
-    assert ward.session.ask(asking(6)).size
-    assert [left.site for left in ward.session.dropouts] == [liar]
-
-
 @pytest.mark.parametrize(
-    "changes", [{"tags": lambda _: (bytes(16),)}, {"escrow": lambda _: (b"x",)}]
+    "changes",
+    [
+        {"share": lambda own: own.share[:-1]},
+        {"share": lambda own: own.share + b"\0"},
+        {"share": lambda _: b""},
+        {"tags": lambda _: (bytes(16),)},
+        {"escrow": lambda _: (b"x",)},
+    ],
 )
-def test_a_site_that_sends_more_than_its_parts_is_left_out(changes):
+def test_a_site_that_sends_more_or_less_than_its_parts_is_left_out(changes):
     ward = opened()
     liar = named(ward, positions(ward)["site"])
     send_instead(ward, liar, **changes)
