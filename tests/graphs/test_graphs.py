@@ -186,12 +186,6 @@ def test_networkx_and_graphml_keep_everything(graph):
     assert from_networkx(nx.parse_graphml(graph.to_graphml())) == graph
 
 
-def test_graphml_opens_as_a_file(tmp_path):
-    path = tmp_path / "graph.graphml"
-    path.write_text(HEALTH.to_graphml(), encoding="utf-8")
-    assert from_networkx(nx.read_graphml(path)) == HEALTH
-
-
 @given(graphs())
 def test_gml_keeps_everything(graph):
     assert from_networkx(nx.parse_gml(graph.to_gml())) == graph

@@ -50,6 +50,12 @@ def random_tests(n_variables, counts, rng):
     ]
 
 
+def random_of_size(rng, n_variables, size, count):
+    """Random tests given so many variables each: x, y and the members of every set."""
+    chosen = rng.permuted(np.tile(np.arange(n_variables), (count, 1)), axis=1)[:, : size + 2]
+    return chosen[:, 0], chosen[:, 1], chosen[:, 2:]
+
+
 def central(test, tests):
     """Outcomes of a `CITest` by size."""
     return [test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:]) for rows in tests]

@@ -7,6 +7,7 @@ import torch
 from causallearn.utils.KCI.KCI import KCI_CInd, KCI_UInd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queries import random_of_size
 
 from cipherdag import Federation, FedPC
 from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
@@ -41,11 +42,6 @@ def one_test(x, y, *members):
     return np.array([x]), np.array([y]), np.array([members], dtype=int).reshape(1, -1)
 
 
-def random_tests(rng, variables, size, count):
-    order = rng.permuted(np.tile(np.arange(variables), (count, 1)), axis=1)[:, : size + 2]
-    return order[:, 0], order[:, 1], order[:, 2:]
-
-
 def peer(values, x, y, members):
     """p-value and statistic of causal-learn's KCI with its defaults."""
     x, y = min(x, y), max(x, y)
@@ -59,7 +55,7 @@ def peer(values, x, y, members):
 def test_agrees_with_causal_learn(rows, size):
     rng = np.random.default_rng(rows + size)
     values = curved(rng, rows)
-    tests = random_tests(rng, 5, size, 6)
+    tests = random_of_size(rng, 5, size, 6)
     peers = [peer(values, *(part[own] for part in tests)) for own in range(6)]
     for whole in (False, True):
         found = KernelTest(values, full_matrices=whole).evaluate(*tests)
@@ -114,7 +110,7 @@ KINDS = ["plain", "heavy tails", "ties", "rows twice", "columns twice", "outlier
 def test_factors_and_whole_matrices_agree(seed, kind, rows, size):
     rng = np.random.default_rng(seed)
     values = awkward(rng, rows, kind)
-    tests = random_tests(rng, 6, size, 8)
+    tests = random_of_size(rng, 6, size, 8)
     factors = KernelTest(values).evaluate(*tests)
     whole = KernelTest(values, full_matrices=True).evaluate(*tests)
     np.testing.assert_allclose(factors.p_value, whole.p_value, rtol=0.0, atol=OF_FACTORS)
@@ -126,7 +122,7 @@ def test_factors_and_whole_matrices_agree_on_many_rows(kind):
     rng = np.random.default_rng(0)
     values = awkward(rng, 700, kind)
     for size in (1, 3):
-        tests = random_tests(rng, 6, size, 2)
+        tests = random_of_size(rng, 6, size, 2)
         one, other = (
             KernelTest(values, full_matrices=whole).evaluate(*tests) for whole in (False, True)
         )
@@ -174,7 +170,7 @@ def test_what_is_kept_stays_within_its_memory():
 def test_memory_and_batches_change_nothing_but_rounding(seed, size, matrices):
     rng = np.random.default_rng(seed)
     values = curved(rng, 40)
-    tests = random_tests(rng, 5, size, 30)
+    tests = random_of_size(rng, 5, size, 30)
     whole = KernelTest(values).evaluate(*tests)
     small = KernelTest(values, memory_bytes=8 * 4 * 40**2 * matrices).evaluate(*tests)
     for name in ("p_value", "statistic", "dof"):
@@ -279,7 +275,7 @@ def test_cuda_agrees_with_the_processor():
     rng = np.random.default_rng(7)
     values = curved(rng, 300)
     for size in range(3):
-        tests = random_tests(rng, 5, size, 10)
+        tests = random_of_size(rng, 5, size, 10)
         one, other = (
             KernelTest(values, device=device, full_matrices=True).evaluate(*tests)
             for device in ("cpu", "cuda")
