@@ -1,7 +1,5 @@
 """Every algorithm as published is that of its paper or program, by independent implementations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

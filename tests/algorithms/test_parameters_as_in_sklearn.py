@@ -1,7 +1,5 @@
 """Algorithms take part where scikit-learn's manners are expected, without importing it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

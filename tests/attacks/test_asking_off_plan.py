@@ -1,7 +1,5 @@
 """Coordinators that leave the plan, refused by every site that runs it itself."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 

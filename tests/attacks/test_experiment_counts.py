@@ -1,7 +1,5 @@
 """How many rows of each experiment the sites have, from the sums of Fed-CD's weights."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -4,8 +4,6 @@ A plan opens what it says, and nothing else. Plans that differ in one number, th
 questions of the attacks opened before: votes at fifty values of alpha, or whether rows fit a bound.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
@@ -15,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from adversary import ROWS
+from cipherdag.sites.compute.pooled.score_sums.tables import normal_score
 from click.testing import CliRunner
 from site_logs import REASONS
 
@@ -35,7 +34,6 @@ from cipherdag.errors import (
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.questions.scores.score_test import p_values
-from cipherdag.sites.compute.pooled.score_sums.tables import normal_score
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
 

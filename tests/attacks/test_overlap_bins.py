@@ -1,7 +1,5 @@
 """Rows that counts of propensities leave out, by subtraction from the rows of an arm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from hypothesis import given

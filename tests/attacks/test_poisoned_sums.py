@@ -4,8 +4,6 @@ One site that lies can move every sum anywhere within its range. What it can do 
 said elsewhere; here nobody's program may stop for a reason without a name.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -5,8 +5,6 @@ who knows how many rows it has, looks for the whole numbers that have the opened
 regrets there is one solution, cells of ten rows and fewer included.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

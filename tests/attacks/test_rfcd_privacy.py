@@ -1,7 +1,5 @@
 """What the coordinator of an RFcd run can see: a function of the worst-case regrets, no more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

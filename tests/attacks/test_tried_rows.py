@@ -5,8 +5,6 @@ rows alone it would be no secret to whoever knows all rows but a few values: eac
 an answer to the bit, and one of them is the site's.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 from itertools import product

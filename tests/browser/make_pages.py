@@ -1,7 +1,5 @@
 """Writes one page of every kind, from real runs, for `check_pages.js` to open in a browser."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

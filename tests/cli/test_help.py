@@ -1,7 +1,5 @@
 """Help: short first, everything on request, an example that parses for every command."""
 
-from __future__ import annotations
-
 import shlex
 
 import click

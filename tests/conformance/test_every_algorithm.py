@@ -1,7 +1,6 @@
 """Every registered algorithm keeps every law, has its options, and goes on after a crash."""
 
-from __future__ import annotations
-
+import math
 import subprocess
 import sys
 import tempfile
@@ -61,6 +60,17 @@ def test_its_commands_have_the_defaults_of_the_class(name, group):
     assert make_algorithm(name, {}) == own()
 
 
+def beyond_of(parameter):
+    """The nearest values beyond both ends of a range, and what is no number."""
+    if (within := parameter.range) is None:
+        return
+    yield parameter.kind(within.low if within.above else within.low - 1)
+    if math.isfinite(within.high):
+        yield parameter.kind(within.high if within.below else within.high + 1)
+    if parameter.kind is float:
+        yield math.nan
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_value_of_a_parameter_that_cannot_be_is_named(name):
     own = algorithm_class(name)
@@ -68,10 +78,9 @@ def test_a_value_of_a_parameter_that_cannot_be_is_named(name):
         wrong = "no such choice" if parameter.choices else object()
         with pytest.raises(ParameterError, match=parameter.name):
             own(**grouped(own, {parameter.name: wrong}))
-        if parameter.range is not None:
-            below = parameter.kind(parameter.range.low - 1)
+        for beyond in beyond_of(parameter):
             with pytest.raises(ParameterError, match=parameter.name):
-                own(**grouped(own, {parameter.name: below}))
+                own(**grouped(own, {parameter.name: beyond}))
     with pytest.raises(ParameterError, match="no parameter 'nonsense'"):
         make_algorithm(name, {"nonsense": 1})
 

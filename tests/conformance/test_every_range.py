@@ -1,7 +1,5 @@
 """Every segment of every question: honest answers lie in its range, below 0 where it says so."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from functools import cache
 from itertools import product

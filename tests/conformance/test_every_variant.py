@@ -1,7 +1,5 @@
 """Whatever is chosen of an algorithm: one set of sums under every protection and in any order."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -5,8 +5,6 @@ site, of the coordinator with each, and of pairs of sites, from the verdicts. Wh
 of ``docs/explanation/bits.md`` says that two learn sums they are given these sums.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import tempfile

@@ -1,7 +1,5 @@
 """One port, several servers: the holder is named, the second refused, the wrong one noticed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -74,9 +72,7 @@ def test_another_program_on_the_port_is_named_by_its_process(tmp_path, port, mon
     assert caught.value.message.startswith(f"port {port} is taken: process {os.getpid()}, ")
 
 
-def test_a_server_whose_address_leads_to_another_one_of_the_machine_does_not_start(
-    tmp_path, port, monkeypatch
-):
+def test_a_server_at_another_address_does_not_start(tmp_path, port, monkeypatch):
     """As where a name has two addresses, one of which another server holds."""
     first, second = (coordinator(tmp_path / name, name, port) for name in ("lungs", "hearts"))
     looked_up = socket.getaddrinfo

@@ -1,7 +1,5 @@
 """A clock that is wrong by days: whoever meets it names the clock, and both times."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The process that carries a site's messages: kept from files, seen in status and ledger."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -125,9 +123,7 @@ def served_by(enrolled, messages):
     return cut
 
 
-def test_a_notice_that_cannot_be_recorded_ends_the_process_and_not_the_answers_alone(
-    enrolled, caplog
-):
+def test_a_notice_that_cannot_be_recorded_ends_the_process(enrolled, caplog):
     """The site would look started, and answer nothing."""
     from cipherdag.privacy.wire import encode
     from cipherdag.protocol.engines.channel import Notice

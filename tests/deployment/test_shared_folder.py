@@ -1,7 +1,5 @@
 """Onboarding for a study over files: keys, folders, checks and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from cipherdag.deployment import processes

@@ -1,7 +1,5 @@
 """What sites of one process read for each other: nothing that any of them would have refused."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Uneven splits: a partition, a least size for every site, and the same split for the same seed."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """Panels: what the algorithms' details make, the numbers they show, and what they refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

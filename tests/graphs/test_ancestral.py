@@ -1,7 +1,5 @@
 """The rules of FCI against the definition: what all equivalent maximal ancestral graphs share."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Integration of overlapping data against all graphs there are, and against the truth."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations, product
 

@@ -1,7 +1,5 @@
 """Metrics: every pair counted once, against a count in plain loops."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sites with folders of their own that measured different columns, from schema to result."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

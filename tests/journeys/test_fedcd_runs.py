@@ -1,7 +1,5 @@
 """Fed-CD from tables with interventions to a result by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -167,13 +165,6 @@ def test_the_coordinator_cannot_tell_who_intervened_on_what():
         assert abs(np.corrcoef(words.astype(float), again.astype(float))[0, 1]) < 0.9
     # what does differ, the sites' own answers, never arrived in the clear
     assert one.bytes_sent_per_site.keys() == other.bytes_sent_per_site.keys()
-
-
-def test_a_restarted_site_repeats_its_answer_bit_for_bit():
-    table = dealt().sites[0].table
-    question = next(FedCD(**SMALL).ask(Facts(3, 3, seed=1)))
-    one, other = (table_beliefs(table, min_cell_size=1, device="cpu")(question) for _ in range(2))
-    assert np.array_equal(one, other)
 
 
 # -- data -------------------------------------------------------------------------------------

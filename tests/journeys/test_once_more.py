@@ -1,7 +1,5 @@
 """One thing is changed and the run is made again; a folder or a pattern names its sites."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 
@@ -61,9 +59,7 @@ def test_the_options_that_may_change_are_listed_with_the_values_of_the_run(call,
     assert "[default: 4;" not in text, "of other runs these are not the values"
 
 
-def test_a_simulation_is_repeated_over_more_sites_and_with_another_algorithm_s_option(
-    call, folder, tmp_path
-):
+def test_a_simulation_is_repeated_over_more_sites(call, folder, tmp_path):
     first, other = tmp_path / "first", tmp_path / "other"
     call("simulate", "fedpc", folder / "north.csv", "--sites", 3, "--out", first)
     code, text, error = call("repeat", first, "--sites", 4, "--seed", 5, "--out", other)

@@ -1,7 +1,5 @@
 """Reports are as plain as the pages: short sentences on average, none long, no private word."""
 
-from __future__ import annotations
-
 import importlib.util
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """RFcd from files to a graph by name: sizes, kinds of data, and the command line."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

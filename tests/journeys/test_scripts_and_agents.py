@@ -1,7 +1,5 @@
 """Scripts: every command prints JSON that its published schema describes; failures, too."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -3,8 +3,6 @@
 In the spirit of reports to other projects; the data are drawn here.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Runs that open verdicts only: the graphs of opened sums, after crashes and departures too."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a process does so that its memory reaches no disk."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A plan's program as a site has it installed: the same sources, known parameters, or no run."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import subprocess

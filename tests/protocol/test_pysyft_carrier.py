@@ -3,8 +3,6 @@
 Skipped where the extra 'pysyft' is not installed, unless CIPHERDAG_REQUIRE_SYFT is set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -83,9 +81,7 @@ def carriers(peers, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_pysyft_carries_a_whole_run_between_a_coordinator_and_three_sites(
-    peers, tmp_path, monkeypatch
-):
+def test_pysyft_carries_a_run_between_three_sites(peers, tmp_path, monkeypatch):
     monkeypatch.setattr(pysyft_carrier, "PAUSE_S", 0.05)
     share, at_sites, carried = carriers(peers, tmp_path)
     coordinator = CoordinatorFolder.create(

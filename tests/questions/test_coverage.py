@@ -1,7 +1,5 @@
 """Tests that too few sites contribute to are not opened, in whatever step or bundle."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

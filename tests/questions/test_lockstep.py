@@ -1,7 +1,5 @@
 """Concurrent searches share rounds and get what they would get alone."""
 
-from __future__ import annotations
-
 import numpy as np
 from driving import drive, plain_sum, respondent
 from oracle import OracleTest, random_dag

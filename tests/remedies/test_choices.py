@@ -1,7 +1,5 @@
 """Where an error says what could be chosen, every choice that it names works."""
 
-from __future__ import annotations
-
 import os
 import re
 

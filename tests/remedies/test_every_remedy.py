@@ -4,8 +4,6 @@ A test follows a remedy by `@pytest.mark.follows` or `advice.case`. All others b
 below, under what a person has that no test has. What can be typed is listed whole, one by one.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

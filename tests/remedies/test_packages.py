@@ -1,7 +1,5 @@
 """An error about a package that is not installed names the command that installs it."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

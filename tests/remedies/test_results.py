@@ -1,7 +1,5 @@
 """What a command about a result, a ledger or a stopped run advises is typed, and it works."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

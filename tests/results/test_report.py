@@ -1,7 +1,5 @@
 """The report of a run: well formed, offline, safe with any name, and every number the result's."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import asdict, replace
@@ -346,17 +344,6 @@ def test_a_dropout_is_told(result):
     page = page_of(replace(result, dropouts=(gone,)))
     assert page.column("site-table", "In the run")[0] == "left in round 2"
     assert f"Site '{result.sites[0]}' left in round 2" in page.texts["main"]
-
-
-def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
-    result.save(tmp_path, truth=TRUTH)
-    Page((tmp_path / "report.html").read_text("utf-8")).check_offline()
-    saved = json.loads((tmp_path / "result.json").read_text("utf-8"))
-    assert Run.load(tmp_path, LearntGraph).finding.evidence == result.finding.evidence
-    untested = ("p_value", "given", "effect", "known", "consensus")  # is not written
-    edges = [asdict(own) for own in result.finding.evidence.edges]
-    told = [{key: own[key] for key in own if key not in untested} for own in edges]
-    assert saved["evidence"]["edges"] == json.loads(json.dumps(told))
 
 
 def test_a_p_value_that_the_grid_rounds_to_0_is_told_as_below_what_it_can_tell(selection):

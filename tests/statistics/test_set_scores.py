@@ -1,7 +1,5 @@
 """Scores of discrete families against the sums that the papers write down, term by term."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

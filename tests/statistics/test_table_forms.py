@@ -1,7 +1,5 @@
 """Sums of squares of a table's cells: their mean is exact, their variance a bound, no inverse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

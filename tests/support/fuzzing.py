@@ -1,7 +1,5 @@
 """Hostile bytes for every decoder: valid samples, mutated, and pure noise."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """All parties of secure tests in one process, and a hook that alters what any of them sends."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

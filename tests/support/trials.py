@@ -1,7 +1,5 @@
 """A run of every algorithm and kind of evidence that takes seconds, and the data of its sites."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

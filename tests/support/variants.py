@@ -1,7 +1,5 @@
 """Every choice of an algorithm that asks other questions, and data on which it runs in a moment."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from evidence_sites import discrete_codes, gaussian_values
@@ -10,8 +8,9 @@ from mixed_sites import frame
 from regretting import frames, linear_sites
 from trials import SMALL, Often, patients, treated
 
-from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Effect, FedBOSS, FedCD, FedCMFS, FedFCI, FedPC, RFcd, Scoring
 from cipherdag.algorithms.fedcd.algorithm import Averaging
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.graphs.networks import asia
 
@@ -42,6 +41,9 @@ FEDPC = {
     for evidence in ("fisher", "weighted_p", "pooled")
     for kind in ("categories", "numbers")
 } | {
+    "vote by mean": Often(
+        algorithm=FedPC(evidence="vote", voting=Voting(sepset="mean")), data=PATIENTS
+    ),
     "vote, bootstrap": Often(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
     "pooled, bootstrap": Often(
         algorithm=FedPC(evidence="pooled", bootstrap=3, max_cond_size=1), data=PATIENTS
@@ -62,6 +64,10 @@ FEDCD = {
     "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
 }
 VARIANTS = {
+    "fedfci rfci": Often(algorithm=FedFCI(search="rfci"), data=columns("numbers")),
+    "fedboss of all rows": Often(
+        algorithm=FedBOSS(scoring=Scoring(restarts=2), within_sites=False), data=PATIENTS
+    ),
     "effect, refuted": Often(
         algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True), data=patients()
     ),

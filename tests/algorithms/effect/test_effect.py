@@ -1,7 +1,5 @@
 """An effect over sites is the same estimator on all rows in one place, with its standard error."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import msgspec

@@ -1,7 +1,5 @@
 """Refutations are the same estimator on rows that are changed, and open no few rows."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import msgspec

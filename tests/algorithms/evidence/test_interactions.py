@@ -1,7 +1,5 @@
 """Conditioning on combinations of categories: what main effects of S cannot explain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

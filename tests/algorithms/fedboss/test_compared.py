@@ -1,7 +1,5 @@
 """FedBOSS by bits: no move raises the score, bits alone are opened, small counts cost nothing."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

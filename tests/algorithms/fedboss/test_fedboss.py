@@ -1,7 +1,5 @@
 """FedBOSS over sites: one graph however rows are split, nothing asked twice, budgets, knowledge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
@@ -16,7 +14,6 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.graphs.dags import dag_of
 from cipherdag.graphs.networks import asia
-from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
@@ -73,30 +70,13 @@ def test_categories_score_the_same_to_the_last_bit_however_rows_are_split():
         assert len(questions) == len(asked)
 
 
-def test_numbers_give_the_same_graph_however_rows_are_split():
-    outcomes = [learn(POOLED, numbers(), sites) for sites in (1, 3, 10, 15)]
+@pytest.mark.parametrize("search", ["boss", "ges"])
+def test_numbers_give_the_same_graph_however_rows_are_split(search):
+    algorithm = replace(POOLED, search=search)
+    outcomes = [learn(algorithm, numbers(), sites) for sites in (1, 3, 10, 15)]
     assert len({own.curve for own, _ in outcomes}) == 1
     assert all((own.dag == outcomes[0][0].dag).all() for own, _ in outcomes)
     assert all(len(asked) == 2 for _, asked in outcomes)
-
-
-@pytest.mark.parametrize("data", [patients, numbers])
-def test_every_protection_gives_the_graph_of_all_rows_at_one_place(data):
-    rows, algorithm = data(600), replace(POOLED, scoring=Scoring(restarts=2, max_rounds=6))
-    alone, asked = learn(algorithm, rows, 1)
-    policy = Policy(questions=QUESTION_KINDS, min_cell_size=0, allow_unprotected=True)
-    for protection in PROTECTIONS:
-        federation = Federation.split(
-            rows, 3, seed=2, policy=policy, protection=protection, device="cpu"
-        )
-        result = federation.run(algorithm, seed=3)
-        assert result.finding.details["score_curve"] == list(alone.curve)
-        # more sites are compared in one round more
-        assert len(asked) <= len(result.rounds) <= len(asked) + 1
-        names = federation.sites[0].table.names
-        assert {(names.index(a), names.index(b)) for a, b in result.finding.dag.directed} == {
-            tuple(edge) for edge in np.argwhere(alone.dag).tolist()
-        }
 
 
 def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_which_way():
@@ -109,15 +89,6 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
         line.startswith(f"{count} sets") and "likelihoods of single sites" in line
         for line in note.lines
     )
-
-
-def test_the_order_of_columns_does_not_matter_and_the_chain_is_found():
-    found = Federation.split(numbers(), 3, seed=0).run(FedBOSS())
-    other = Federation.split(numbers()[list("edcab")], 3, seed=0).run(FedBOSS())
-    assert str(found.finding.graph) == str(other.finding.graph)
-    assert {frozenset(own) for own in found.finding.graph.undirected} == {
-        frozenset(pair) for pair in ("ab", "bc", "cd", "de")
-    }
 
 
 def test_no_table_is_asked_for_twice_nor_one_that_another_tells():

@@ -1,7 +1,5 @@
 """The deletions of FedBOSS's search, against all DAGs of all classes, and knowledge."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

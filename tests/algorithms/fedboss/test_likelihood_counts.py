@@ -4,8 +4,6 @@ The attack: whoever knows how many rows each site has looks for the whole number
 opened sums. Of exact sums there is one solution.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -51,10 +49,6 @@ SITES = [site(rows, seed) for rows, seed in zip(ROWS, (5, 2, 3), strict=True)]
 def asked(*blocks, discount=DISCOUNT):
     counts, members = pack_blocks(blocks)
     return LogLikelihoods(n_variables=4, counts=counts, members=members, discount=discount)
-
-
-def on_grid(values):
-    return np.rint(np.ldexp(values, COARSE_BITS)) / 2.0**COARSE_BITS
 
 
 class Listening:

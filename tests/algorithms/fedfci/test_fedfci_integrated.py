@@ -1,7 +1,5 @@
 """FedFCI that integrates what groups of sites measured: the truth fits, and what it says is so."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

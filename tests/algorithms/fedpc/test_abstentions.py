@@ -1,7 +1,5 @@
 """Sites that cannot test an edge abstain: counted first, and never opened where too few can."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from itertools import pairwise as pairs
 

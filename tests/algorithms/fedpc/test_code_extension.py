@@ -1,7 +1,5 @@
 """The original program's DAG: its own rule, cycles and all, so that published numbers repeat."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from enumeration import arcs_of

@@ -1,7 +1,5 @@
 """Collider rules over all separating sets: true graphs, plain loops, and where the rules differ."""
 
-from __future__ import annotations
-
 from itertools import combinations, permutations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The evidence of a FedPC graph: votes are recounted, and separations hold in the true graph."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

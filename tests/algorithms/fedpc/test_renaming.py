@@ -1,7 +1,5 @@
 """Names decide nothing: other names, the same graph and the same DAG under them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a graph implies is tested over all sites: a right one stands, a wrong one is named."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

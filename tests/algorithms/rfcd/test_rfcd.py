@@ -1,7 +1,5 @@
 """RFcd's search against all DAGs, its objectives against each other, and its questions."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

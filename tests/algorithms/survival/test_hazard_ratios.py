@@ -1,7 +1,5 @@
 """Cox models over sites are those of statsmodels over all their rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Survival over sites is statsmodels over all their rows, their times at the edges of bins."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """d-separation, open paths and separators against an oracle and all subsets."""
 
-from __future__ import annotations
-
 import itertools
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Bits are right at, around and far from thresholds, and at both ends of every domain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

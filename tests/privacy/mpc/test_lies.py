@@ -1,7 +1,5 @@
 """Parties that deviate: a named error, or the bits that other numbers of their site would give."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
@@ -22,8 +20,6 @@ from cipherdag.privacy.mpc.messages import (
     Keys,
     Passed,
     Signed,
-    Verdicts,
-    read_verdicts,
 )
 from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode, encode
@@ -340,35 +336,3 @@ def test_numbers_beyond_the_bounds_do_not_leave_an_honest_site():
 
 
 # ------------------------------------------------------------------ the bits that sites read
-
-
-def test_sites_accept_bits_of_this_batch_that_both_holders_signed():
-    _, _, vectors = world(6)
-    cohort = Cohort(4)
-    batch = cohort.batch(PREDICATES)
-    content = cohort.opened(batch, vectors)
-    said = decode(content, Verdicts)
-    holders = [cohort.identities[item].public for item in (2, 3)]
-    read_verdicts(content, batch, holders)
-    first, second = said.signatures
-    other = cohort.batch(PREDICATES, attempt=1)
-    turned = bytes([said.bits[0] ^ 128])
-    for wrong, of in (
-        (Verdicts(turned, said.dealt, said.signatures), batch),
-        (Verdicts(said.bits, bytes(32), said.signatures), batch),
-        (Verdicts(said.bits, said.dealt, (second, first)), batch),
-        (Verdicts(said.bits, said.dealt, (first, first)), batch),
-        (Verdicts(said.bits, said.dealt, (first, b"")), batch),
-        (said, other),
-    ):
-        with pytest.raises(ForgedSumError):
-            read_verdicts(encode(wrong), of, holders)
-    for wrong in (
-        Verdicts(said.bits + b"\0", said.dealt, said.signatures),
-        Verdicts(bytes([said.bits[0] | 1]), said.dealt, said.signatures),
-        Verdicts(said.bits, said.dealt[:-1], said.signatures),
-    ):
-        with pytest.raises(PrivacyError):
-            read_verdicts(encode(wrong), batch, holders)
-    with pytest.raises(PrivacyError):
-        read_verdicts(content + bytes(2000), batch, holders)

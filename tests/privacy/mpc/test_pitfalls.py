@@ -1,7 +1,5 @@
 """The five worst pitfalls of secure tests: each attack as it would work, and what stops it."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import pickle

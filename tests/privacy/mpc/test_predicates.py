@@ -1,7 +1,5 @@
 """Descriptions of secure tests: forms never wrap, and what is malformed is refused."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

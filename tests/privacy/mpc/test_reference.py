@@ -1,7 +1,5 @@
 """The fast kernel against the plain one: frozen vectors, and batches drawn anew."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -6,8 +6,6 @@ another site: it makes messages that the party's real code accepts and goes thro
 bits. Real and simulated views have one distribution: every word of both is uniform.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split

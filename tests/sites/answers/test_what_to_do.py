@@ -1,7 +1,5 @@
 """A site that cannot answer names the column that is the cause and an option that works."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Rows taken in groups that are alike: the sums of all rows, in another order."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

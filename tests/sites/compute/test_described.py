@@ -1,7 +1,5 @@
 """What a site tells of its columns: as much as it can, and never a few rows apart."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sites compute where they are told to: on a card all of it, with the processor's results."""
 
-from __future__ import annotations
-
 import re
 
 import devices as benchmark

@@ -1,7 +1,5 @@
 """ENCO's gradients against finite differences of the exact objective, and small recoveries."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

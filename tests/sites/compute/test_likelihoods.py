@@ -1,7 +1,5 @@
 """A site's likelihoods of sets of columns, and its moments within the site, against plain numpy."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Marks of place and spread tell of no few rows, and are near enough to choose a unit by."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A site's tests of numbers are those of their definition, however they are computed together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

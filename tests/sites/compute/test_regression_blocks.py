@@ -1,7 +1,5 @@
 """Designs in blocks of rows, and fits that begin where others ended: the same regressions."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

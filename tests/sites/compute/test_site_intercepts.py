@@ -1,7 +1,5 @@
 """A site's own constants: weights are rows that are there more often, and blocks invert a whole."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

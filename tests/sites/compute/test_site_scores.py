@@ -1,7 +1,5 @@
 """A site's scores: those of textbook tests and statsmodels, whatever the order of rows."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 from itertools import product

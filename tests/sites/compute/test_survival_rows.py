@@ -1,7 +1,5 @@
 """What a site tells of times until an event: no count of few rows, whatever is subtracted."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations
 
 import numpy as np

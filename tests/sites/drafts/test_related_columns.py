@@ -1,7 +1,5 @@
 """Relations are found whatever the order of rows and columns, and none in independent columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What a policy says of plans that open sums of tests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

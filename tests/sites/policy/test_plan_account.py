@@ -1,7 +1,5 @@
 """A plan in sentences, as the person reads them who decides on it."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 
