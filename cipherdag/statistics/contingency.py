@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +43,13 @@ MOST_TERMS = 2**22
 """Terms of G2 that are cached, 32 MiB; those of larger counts are computed when they occur."""
 # measured: one more bucket of tables costs as much as this many empty cells
 CELLS_PER_BUCKET = 30_000
+LEAST_EXPECTED = 1.0
+"""Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """A `Margins` object holds the margins of a batch of tables.
-
-    Attributes:
-        x: Sums over y, shape (configurations, rows, B).
-        y: Sums over x, shape (configurations, columns, B).
-        slices: Sums over both, shape (configurations, B).
-    """
+    """A `Margins` object holds sums of B tables over y, over x, and over both, by configuration."""
 
     x: Array
     y: Array
@@ -74,18 +70,11 @@ class Margins:
 
 @dataclass(frozen=True, slots=True)
 class SparseTable:
-    """A `SparseTable` holds the non-empty cells of one table and the margins that they lie in.
+    """A `SparseTable` holds the C non-empty cells of one table and the margins that they lie in.
 
-    Attributes:
-        cells: Counts of the non-empty cells, shape (C,).
-        x_margin: Count of every cell's (x, S) margin, shape (C,).
-        y_margin: Count of every cell's (y, S) margin, shape (C,).
-        slice_total: Count of every cell's configuration of S, shape (C,).
-        x_margins: The distinct non-empty (x, S) margins, shape (X,).
-        y_margins: The distinct non-empty (y, S) margins, shape (Y,).
-        slice_totals: Counts of the non-empty configurations, shape (Q,).
-        x_slices: The configuration of every (x, S) margin, ascending, shape (X,).
-        y_slices: The configuration of every (y, S) margin, ascending, shape (Y,).
+    Of every cell it has the counts of its margins (x, S) and (y, S) and of its configuration, (C,);
+    of the distinct margins and configurations their counts, and of margins the configurations,
+    ascending.
     """
 
     cells: Array
@@ -104,25 +93,8 @@ class SparseTable:
         return int(((count(self.x_slices) - 1) * (count(self.y_slices) - 1)).sum())
 
 
-class TableStatistic(Protocol):
-    """A `TableStatistic` computes a statistic as an integer multiple of ``1 / scale``."""
-
-    scale: float
-
-    def dense(self, tables: Array, margins: Margins) -> Array:
-        """Compute the statistics of tables of shape (Q, r, c, B): int64, shape (B,)."""
-
-    def sparse(self, table: SparseTable) -> int:
-        """Compute the statistic of one table."""
-
-
 class GSquared:
-    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices.
-
-    Args:
-        n_rows: Most rows of a table.
-        near: An array where the counts are.
-    """
+    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
 
     def __init__(self, n_rows: int, near: Array) -> None:
         (most,) = _k_ln_k(np.array([n_rows])).tolist()
@@ -133,13 +105,13 @@ class GSquared:
         self._terms = like(self._rounded(counts), near)
 
     def dense(self, tables: Array, margins: Margins) -> Array:
-        """See `TableStatistic.dense`."""
+        """Compute the statistics of tables, (Q, r, c, B), in units of 1 / scale: int64, (B,)."""
         return (self._sum(tables) - self._sum(margins.x) - self._sum(margins.y)) + self._sum(
             margins.slices
         )
 
     def sparse(self, table: SparseTable) -> int:
-        """See `TableStatistic.sparse`."""
+        """Compute the statistic of one table."""
         cells, x, y, slices = (
             int(self._of(counts).sum())
             for counts in (table.cells, table.x_margins, table.y_margins, table.slice_totals)
@@ -177,13 +149,13 @@ class PearsonChiSquare:
         self.scale = 2.0 ** (61 - largest.bit_length())
 
     def dense(self, tables: Array, margins: Margins) -> Array:
-        """See `TableStatistic.dense`."""
+        """Compute the statistics of tables, (Q, r, c, B), in units of 1 / scale: int64, (B,)."""
         x, y = margins.x[:, :, None], margins.y[:, None]
         terms = self._terms(tables, x, y, margins.slices[:, None, None])
         return terms.sum(axis=(0, 1, 2)) - margins.slices.sum(axis=0) * int(self.scale)
 
     def sparse(self, table: SparseTable) -> int:
-        """See `TableStatistic.sparse`."""
+        """Compute the statistic of one table."""
         terms = self._terms(table.cells, table.x_margin, table.y_margin, table.slice_total)
         return int(terms.sum()) - int(table.cells.sum()) * int(self.scale)
 
@@ -194,6 +166,10 @@ class PearsonChiSquare:
         squares /= at_least(floats(x) * y, 1.0)
         squares *= self.scale
         return indices(squares.round())
+
+
+TableStatistic = GSquared | PearsonChiSquare
+"""Each is an integer multiple of ``1 / scale``."""
 
 
 def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
@@ -208,13 +184,7 @@ def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A `TableShape` is the common shape of a batch of tables, each padded with empty cells.
-
-    Attributes:
-        configurations: Joint levels of the conditioning set.
-        rows: Levels of x.
-        columns: Levels of y.
-    """
+    """A `TableShape` is the common shape of a batch of tables, each padded with empty cells."""
 
     configurations: int
     rows: int
@@ -233,9 +203,6 @@ class TableShape:
 
 def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
     """Divide tables into buckets of similar shape, few enough and with little padding.
-
-    Args:
-        sides: Configurations, rows and columns of every table, shape (B, 3).
 
     Yields:
         The indices of a bucket's tables in the batch, and the shape that holds them all.
@@ -259,18 +226,8 @@ def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
         yield order[start:end], shape
 
 
-LEAST_EXPECTED = 1.0
-"""Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""
-
-
 class TableForms(NamedTuple):
-    """A `TableForms` holds sums of squares and their first two conditional moments, shape (B,).
-
-    Attributes:
-        form: T.
-        mean: Its mean; 0 where nothing varies.
-        variance: A bound of its variance.
-    """
+    """A `TableForms` holds T, its mean, 0 where nothing varies, and a variance bound, (B,)."""
 
     form: Array
     mean: Array
@@ -290,11 +247,8 @@ class TableForms(NamedTuple):
 def table_forms(differences: Array, variances: Array, expected: Array) -> TableForms:
     """Sum the weighted squares of all cells, and compute the moments of the sums.
 
-    Args:
-        differences: U, shape (rows, columns, B); of two categories one alone.
-        variances: V, likewise.
-        expected: E, likewise; of a side of which one category is given, times its share of the
-            other, so that V is at most E.
+    ``expected`` counts of a side of which one category is given are times its share of the other,
+    so that V is at most E. Each has shape (rows, columns, B).
     """
     weight = at_least(expected, LEAST_EXPECTED)
     share = variances / weight

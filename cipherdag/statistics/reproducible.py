@@ -62,14 +62,7 @@ def logarithm(numbers: FloatVector) -> FloatVector:
 
 def logarithm_of(number: float) -> float:
     """Compute the natural logarithm of a positive number as `logarithm` does, bit for bit."""
-    mantissa, exponent = math.frexp(number)
-    if mantissa < math.sqrt(0.5):
-        mantissa, exponent = mantissa * 2.0, exponent - 1
-    ratio = (mantissa - 1.0) / (mantissa + 1.0)
-    square, series = ratio * ratio, INVERSE_ODD[-1]
-    for term in INVERSE_ODD[-2::-1]:
-        series = series * square + term
-    return exponent * LN_2 + 2.0 * ratio * series
+    return float(logarithm(np.array([number], dtype=np.float64))[0])
 
 
 def exponential_of(number: float) -> float:
@@ -103,15 +96,10 @@ def log_gamma(numbers: FloatVector) -> FloatVector:
 
 
 def solve(matrix: FloatMatrix, right: FloatVector, *, least: float) -> tuple[FloatVector, int]:
-    """Solve a positive semidefinite system; return a solution and the rank.
+    """Solve a semidefinite system, diagonal of ones or zeros; return a solution and the rank.
 
     Gauss-Jordan elimination takes the largest diagonal element first and ends where that is not
     above ``least``; the remaining unknowns are 0.
-
-    Args:
-        matrix: Symmetric, with a diagonal of ones or zeros, shape (m, m).
-        right: The right-hand side, shape (m,).
-        least: Largest pivot of a column that counts as a linear combination of others.
     """
     matrix, right = matrix.copy(), right.copy()
     left = np.ones(len(right), dtype=bool)

@@ -35,14 +35,10 @@ def grid_bits(rows: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScore:
-    """A `SetScore` computes one of the scores of sets of variables.
+    """A `SetScore` computes ``bic``, ``bdeu`` or ``qnml`` of sets of variables of so many rows.
 
-    Attributes:
-        name: ``bic``, ``bdeu`` or ``qnml``.
-        rows: Rows of the tables, n.
-        penalty: How many times ln(n) / 2 a free parameter costs, for ``bic``.
-        prior_rows: The equivalent sample size, for ``bdeu``.
-        bits: Bits below one of the grid; see `grid_bits`.
+    A free parameter costs ``penalty`` times ln(n) / 2 in ``bic``; ``prior_rows`` is the equivalent
+    sample size of ``bdeu``. The grid has so many bits below one; see `grid_bits`.
     """
 
     name: ScoreName
@@ -62,12 +58,9 @@ class SetScore:
         return int(self.of_tables(np.array([self.rows]), np.array([1]), np.ones(1))[0])
 
     def of_tables(self, counts: IndexArray, sizes: IndexArray, cells: FloatVector) -> IndexArray:
-        """Compute the scores F of tables on the grid, shape (B,).
+        """Compute the scores F of tables, cells one after the other, on the grid, shape (B,).
 
-        Args:
-            counts: Cells of all tables, one after the other.
-            sizes: How many of these each table has, at least one, shape (B,).
-            cells: How many cells each table has by the categories that occur, shape (B,).
+        Of ``cells`` each table has so many by the categories that occur.
         """
         full = counts > 0
         numbers = counts[full].astype(np.float64)

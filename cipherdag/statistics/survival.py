@@ -24,29 +24,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
-from cipherdag.statistics.newton import (
-    ESTIMATE_TOLERANCE,
-    NewtonAscent,
-    newton_step,
-    step_parts,
-)
+from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, NewtonAscent, newton_step, step_parts
 from cipherdag.statistics.p_values import WIDTH
 from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, logarithm, product, solve
 
 HALF = 0.5
 MOST_WIDENED = 2.0
 """How many times as wide as by chance alone an interval may be, before bins are too coarse."""
+LARGEST_LAST_STEP, LARGEST_LOG_RATIO = 0.1, 12.0
+"""A last step and a coefficient, in common units, beyond which there is no finite maximum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A `Curve` is a survival curve at the ends of its bins, in arrays of shape (B,).
+    """A `Curve` is a survival curve at the ends of its bins, with a 95 % interval, shape (B,).
 
-    Attributes:
-        survival: Estimated chance to have no event up to the end of the bin.
-        low: Lower end of its 95 % interval; NaN where nobody is at risk.
-        high: Upper end, likewise.
-        coarse: Whether most of the interval's width is due to unknown times of censoring.
+    It is NaN where nobody is at risk, and ``coarse`` where most of the interval's width is due to
+    unknown times of censoring.
     """
 
     survival: FloatVector
@@ -61,9 +55,7 @@ def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
     Before the first event, and after all remaining rows have had it, the interval is the estimate
     itself.
 
-    Args:
-        events: Rows with the event in each bin.
-        exposed: Rows at risk in each bin; those censored there count by a half, whole, or not.
+    Rows that are censored in a bin count there by a half, whole, or not.
     """
     there = exposed > 0
     rows = np.where(there, exposed, 1.0)
@@ -84,10 +76,7 @@ def actuarial_curve(events: FloatVector, at_risk: FloatVector, beyond: float) ->
     the curve whose rows are all censored before the events of the bin to the upper end of that
     whose rows are all censored after them: at any exact times the curve lies between these two.
 
-    Args:
-        events: Rows with the event in each bin.
-        at_risk: Rows without it when the bin begins.
-        beyond: Rows at risk after the last bin.
+    ``at_risk`` are the rows without an event when a bin begins, ``beyond`` those after the last.
     """
     censored = at_risk - events - np.append(at_risk[1:], beyond)
     half = survival_curve(events, at_risk - HALF * censored)
@@ -113,13 +102,10 @@ def median_of(edges: FloatVector, curve: Curve) -> tuple[float | None, float | N
 
 @dataclass(frozen=True, slots=True)
 class LogRank:
-    """A `LogRank` is the test of whether groups have events at the same rate.
+    """A `LogRank` is the chi-square test of whether groups have events at the same rate.
 
-    Attributes:
-        statistic: Chi-square.
-        dof: Its degrees of freedom; 0 where no test is possible.
-        observed: Events of every group.
-        expected: Events that each group would have at the rate of all groups together.
+    Without degrees of freedom no test is possible. Expected are the events of each group at the
+    rate of all together.
     """
 
     statistic: float
@@ -139,10 +125,7 @@ class LogRank:
 class LogRankParts:
     """A `LogRankParts` holds the sums of a log-rank test of G groups; those of strata add up.
 
-    Attributes:
-        observed: Events of every group, shape (G,).
-        expected: Events that each group would have at the rate of all together, shape (G,).
-        covariance: Covariance of the events given the events of all groups, shape (G, G).
+    Events that occurred and that would at one rate have shape (G,), their covariance (G, G).
     """
 
     observed: FloatVector
@@ -179,18 +162,12 @@ def quadratic_form(difference: FloatVector, variance: FloatVector) -> tuple[floa
     return max(math.fsum((scaled * solved).tolist()), 0.0), rank
 
 
-LARGEST_LAST_STEP, LARGEST_LOG_RATIO = 0.1, 12.0
-"""A last step and a coefficient, in common units, beyond which there is no finite maximum."""
-
-
 @dataclass(slots=True)
 class HazardFit(NewtonAscent):
     """A `HazardFit` is the ascent of the log partial likelihood of a Cox model.
 
-    Attributes:
-        null: The log partial likelihood where all coefficients are 0.
-        deviations: Standard deviations of the coefficients; 0 where one is not determined.
-        separated: Which coefficients have no finite maximum (monotone likelihood), shape (m,).
+    ``null`` is that of coefficients of 0; deviations are 0 where one is not determined, and those
+    that are ``separated`` have no finite maximum (monotone likelihood).
     """
 
     tolerance: float = ESTIMATE_TOLERANCE
@@ -222,12 +199,9 @@ class HazardFit(NewtonAscent):
 class RiskSums:
     """A `RiskSums` holds sums by bin of time of rows with columns x and weights w = exp(x b).
 
-    Attributes:
-        events: Rows with the event, shape (B,).
-        of_events: Sum of x over all events, shape (m,).
-        at_risk: Sums of w, w x and w x x' over the rows at risk, shape (B, step), as `pack_step`
-            lays them out.
-        tied: The same over the rows with the event, shape (B, step).
+    Of w, w x and w x x' they are over the rows at risk, and over those with the event (``tied``),
+    as `pack_step` lays them out; of the events also their number, and the sum of x over all of
+    them.
     """
 
     events: FloatVector

@@ -95,7 +95,7 @@ def _summary(
     folder: SiteFolder, plan: Plan, account: Sequence[str], before: Sequence[str]
 ) -> list[str]:
     """A plan in ten lines."""
-    from cipherdag.sites.policy.plan_summary import summary_lines
+    from cipherdag.sites.policy.plan_account import summary_lines
     from cipherdag.sites.table.schema import Schema
 
     path = folder.schema_path(folder.settings())

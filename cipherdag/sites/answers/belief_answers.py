@@ -32,6 +32,7 @@ from cipherdag.questions.local_beliefs import (
 )
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.device import resolve_device, threads_for
 from cipherdag.sites.compute.noise import Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
@@ -47,13 +48,9 @@ WEIGHT_STEPS = 8
 
 
 def stepped_rows(counts: FloatVector, least: int) -> FloatVector:
-    """Rounds the rows of every intervention to multiples of a public step, shape (p,).
+    """Rounds the rows of every intervention to a public step; those below ``least`` are 0, (p,).
 
     The step does not depend on the question, so that no choice of `full_mass` discloses more.
-
-    Args:
-        counts: Rows in which each variable was intervened on, shape (p,).
-        least: Smallest count that may be disclosed; smaller ones are 0, others one step or more.
     """
     step = float(max(ROW_STEP, least))
     return np.where(counts < least, 0.0, step * np.maximum(np.rint(counts / step), 1.0))
@@ -69,11 +66,6 @@ def mass_at(belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector) -> FloatV
     """Computes the largest mass that reaches every variable along a path, shape (p,).
 
     Mass flows along the edges of the graph without being divided, times the belief in each edge.
-
-    Args:
-        belief: psi, shape (p, p).
-        graph: The edges along which mass flows, shape (p, p).
-        mass: Mass injected at every variable, shape (p,); 0 where the site did not intervene.
     """
     flow = np.where(graph, belief, 0.0)
     reached = mass.astype(np.float64)
@@ -90,16 +82,10 @@ def reliability(
 ) -> FloatMatrix:
     """Computes r_ij, the largest product of mass and beliefs along a path that ends with i -> j.
 
-    Args:
-        belief: psi, shape (p, p).
-        graph: Edges of the last round's graph, shape (p, p).
-        mass: Mass of every intervened variable, shape (p,), in [0, 1].
-        reach: ``edges``: 0 for pairs that are no edge, which the paper does not define; ``tails``:
-            all pairs are treated like edges, so that a site that intervened on i or an ancestor of
-            it has weight on the absence of i -> j, too; ``ends``: so has one that intervened on j.
-
-    Returns:
-        Shape (p, p), in [0, belief_ij].
+    Where ``reach`` is ``edges``, pairs that are no edge of the graph, of which the paper says
+    nothing, have 0. With ``tails`` all pairs are treated like edges, so that a site that intervened
+    on i or an ancestor of it has weight on the absence of i -> j, too; with ``ends`` so has one
+    that intervened on j. Masses lie in [0, 1]; the result, shape (p, p), in [0, belief_ij].
     """
     arriving = mass_at(belief, graph, mass)[:, None]
     if reach == "ends":
@@ -164,26 +150,16 @@ def table_beliefs(
     spend: Callable[[int], None] | None = None,
     keyed: Keyed = unkeyed,
 ) -> Callable[[LocalBeliefs], FloatVector]:
-    """Trains local methods on one site's table.
+    """Trains local methods on one site's table; `LocalBeliefs.encodings` lays answers out.
 
-    Args:
-        table: The site's aligned data.
-        min_cell_size: Smallest count that may leave: where that is more than 1, experiments of
-            fewer rows take no part, and weights are coarse.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        spend: Told how many training steps are about to be computed; may refuse.
-        keyed: The site's key.
-
-    Returns:
-        A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
-        raises TooFewRowsError where too few observational rows are whole, and SchemaError where
-        no column names interventions.
+    Where ``min_cell_size`` is more than 1, experiments of fewer rows take no part, and weights are
+    coarse. Asked, it raises TooFewRowsError where too few observational rows are whole, and
+    SchemaError where no column names interventions.
     """
 
     @cache
     def regimes() -> Regimes:
         from cipherdag.sites.compute.beliefs.regimes import Regimes
-        from cipherdag.sites.compute.device import resolve_device
 
         marks, where = table.interventions, resolve_device(device)
         if marks is None:
@@ -226,7 +202,6 @@ def site_generator(
 def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
     """Train the local method, and return psi, or gamma and theta, shape (m, p, p)."""
     from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
-    from cipherdag.sites.compute.device import threads_for
 
     prior, training = question.belief_arrays(), question.training
     with threads_for(question.n_variables * training.batch * training.hidden):
@@ -250,12 +225,8 @@ def weighted_answer(
 ) -> FloatVector:
     """Weighted beliefs, weights, binary graph and 1, as `LocalBeliefs.encodings` lays them out.
 
-    Args:
-        question: The question.
-        learnt: What the site believes now, shape (m, p, p).
-        counts: Rows in which each variable was intervened on, shape (p,).
-        rows: All rows of the site.
-        least: Smallest count that may leave.
+    ``learnt`` is what the site believes now, shape (m, p, p), ``counts`` the rows in which each
+    variable was intervened on, and ``least`` the smallest count that may leave.
     """
     weights = site_weights(question, learnt, counts, rows, least=least)
     weighted = weights * learnt
@@ -282,8 +253,6 @@ def site_weights(
     beliefs and of counts in steps: two sites whose counts lie in the same steps have equal
     weights in every round.
     """
-    from cipherdag.sites.answers.belief_answers import coarse_weights, stepped_rows
-
     p = question.n_variables
     if question.aggregation == "naive":
         return np.full((p, p), float(rows) if question.reference == "paper" else 1.0)
@@ -297,12 +266,6 @@ def proximity_weights(
     question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector
 ) -> FloatMatrix:
     """Weights by how near a pair is to what the site intervened on, shape (p, p)."""
-    from cipherdag.sites.answers.belief_answers import (
-        distance_weights,
-        reliability,
-        softmax_weights,
-    )
-
     p, last = question.n_variables, question.belief_arrays()
     if question.reference == "code":
         graph = binary_graph(learnt if last is None else last)  # a site's own in the first round

@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import IndexArray
-from cipherdag.sites.compute.device import (
-    IN_CACHE,
-    PROCESSOR,
-    Device,
-    most_elements,
-    placed,
-)
+from cipherdag.sites.compute.device import IN_CACHE, PROCESSOR, Device, most_elements, placed
 from cipherdag.sites.compute.processor_counts import (
     AVAILABLE,
     WORDS_PER_ROW,
@@ -53,11 +47,9 @@ WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """The counts of all pairs of levels of some variables are blocks of one matrix.
+    """The counts of all pairs of levels of some variables, and each one's first level, (p,).
 
-    Attributes:
-        matrix: Shape (K + 1, K + 1), the last row and column zero.
-        first: Index of each variable's first level, shape (p,); arbitrary for the others.
+    They are blocks of one matrix, (K + 1, K + 1), whose last row and column are zero.
     """
 
     matrix: Array
@@ -65,13 +57,9 @@ class PairCounts:
 
 
 class DiscreteColumns:
-    """Stores the codes of one data set by columns on a device and counts their tables.
+    """Stores codes, (n, p), by columns on a device and counts their tables.
 
-    Args:
-        codes: Codes, shape (n, p); negative where missing.
-        device: Device that counts.
-        memory_bytes: Bound on the memory of counting at a time, unless one table needs more.
-        levels: Fewest levels of every variable, shape (p,).
+    Counting at a time takes so much memory, unless one table needs more.
 
     Attributes:
         levels: Highest code + 1 of every variable, at least 1 or the given number, shape (p,).
@@ -106,11 +94,7 @@ class DiscreteColumns:
             self._bitmaps = Bitmaps(columns, self.levels, cost)
 
     def complete_rows(self, positions: IndexArray) -> IndexArray:
-        """Counts the rows without a missing value among some variables, shape (B,).
-
-        Args:
-            positions: The variables of every test, shape (B, k).
-        """
+        """Counts the rows without a missing value among variables, (B, k), of each test, (B,)."""
         rows = np.full(len(positions), self.n_rows)
         if self._words is None:
             return rows
@@ -129,14 +113,7 @@ class DiscreteColumns:
         return codes[(codes >= 0).all(axis=1)].astype(np.int64)
 
     def tables(self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape) -> Array:
-        """Counts B tables, shape (configurations, rows, columns, B).
-
-        Args:
-            x: Positions of the row variables, shape (B,).
-            y: Positions of the column variables, shape (B,).
-            given: Positions of the conditioning sets, shape (B, l).
-            shape: A shape that holds all tables.
-        """
+        """Counts tables of x and y, (B,), given (B, l): (configurations, rows, columns, B)."""
         # the variables in the order of their digits, and the base of each digit
         digits = np.vstack([given.T, x, y])
         sides = np.tile([[shape.rows], [shape.columns]], len(x))
@@ -150,12 +127,11 @@ class DiscreteColumns:
             yield piece, host(counts)
 
     def tables_here(self, sets: IndexArray) -> Iterator[tuple[slice, Array]]:
-        """Yields slices of C sets with the counts of their tables, one after the other.
+        """Yields slices of C sets, (C, k), with the counts of their tables, one after the other.
 
         On a card the counts stay there.
 
-        Args:
-            sets: Positions, shape (C, k), k at least 1; of a table the last variable is fastest.
+        The last variable of a table is fastest; on a card the counts stay there.
         """
         bases = self.levels[sets.T]
         cells = bases.prod(axis=0)
@@ -231,11 +207,7 @@ class DiscreteColumns:
         return max(most // max(elements, 1), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:
-        """Counts all pairs of levels by one product of one-hot codes.
-
-        Args:
-            variables: Distinct positions.
-        """
+        """Counts all pairs of levels of distinct variables by one product of one-hot codes."""
         levels = self.levels[variables]
         total = int(levels.sum())
         first = np.zeros(len(self.levels), dtype=np.int64)
@@ -268,13 +240,7 @@ class DiscreteColumns:
         return counts.reshape(1, shape.rows, shape.columns, len(x))
 
     def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
-        """Counts the non-empty cells of one table by sorting, for many more cells than rows.
-
-        Args:
-            x: Position.
-            y: Position.
-            given: Positions, shape (l,).
-        """
+        """Counts the non-empty cells of one table by sorting, for many more cells than rows."""
         positions, xp = np.array([x, y, *given]), functions_of(self._columns)
         columns = indices(self._columns[like(positions, self._columns)])
         of_x, of_y, *of_given = columns[:, (columns >= 0).all(axis=0)]

@@ -36,6 +36,8 @@ MOST_INDEXED = 2**30
 """Elements of a tensor that every kernel of a card addresses."""
 LEAST_BATCH = 2**24
 """Bytes of a batch on a card whose memory others fill."""
+FEWEST_SHARED = 1 << 17
+"""Elements from which on a step's tensors repay a second thread."""
 
 
 def resolve_device(name: str) -> Device:
@@ -94,10 +96,6 @@ def batch_bytes(device: Device) -> int:
 
     free, _ = torch.cuda.mem_get_info(device)
     return max(free // BATCH_SHARE, LEAST_BATCH)
-
-
-FEWEST_SHARED = 1 << 17
-"""Elements from which on a step's tensors repay a second thread."""
 
 
 @contextmanager

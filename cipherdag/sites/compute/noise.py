@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 
 BLOCK_ROWS = 2**16
+VARIANCE_JITTER = 0.1
+"""Share by which variances and weights of rows are multiplied at most."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,19 +95,10 @@ def first_met(column: NDArray[np.integer]) -> tuple[int, NDArray[np.int64]]:
     return least, first
 
 
-VARIANCE_JITTER = 0.1
-"""Share by which variances and weights of rows are multiplied at most."""
-
-
 class CellKeys:
-    """Uniform pseudo-random numbers that follow from the rows of a table and a site's key.
+    """Uniform pseudo-random numbers that follow from codes or numbers of rows and a site's key.
 
     They are the same in whichever order columns and categories come.
-
-    Args:
-        codes: Codes, shape (n, p), negative where missing; None of numbers.
-        values: Numbers, shape (n, p), NaN where missing; None of categories.
-        keyed: The site's key.
     """
 
     def __init__(

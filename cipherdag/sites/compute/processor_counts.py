@@ -33,22 +33,18 @@ WORDS_PER_ROW_OF_MANY = 0.7
 """The same where a table has so many rows that they are joined by blocks."""
 AVAILABLE = hasattr(np, "bitwise_count")
 """From numpy 2 on."""
+BLOCK_ROWS = 2**17
+"""Fewest rows of a block, a multiple of 8: measured, a block fits the processor's cache."""
 
 
 class Bitmaps:
     """Every level of a variable is a bitmap of its rows, made when the variable is first counted.
 
-    Args:
-        columns: Codes, negative where missing, shape (p, n).
-        levels: Levels of every variable, shape (p,).
-        words_per_row: Cost of a row if tables are counted by codes.
+    ``words_per_row`` is the cost of a row if tables are counted by codes.
     """
 
     def __init__(
-        self,
-        columns: NDArray[np.integer],
-        levels: IndexArray,
-        words_per_row: float = WORDS_PER_ROW,
+        self, columns: NDArray[np.integer], levels: IndexArray, words_per_row: float = WORDS_PER_ROW
     ) -> None:
         self._columns = columns
         self._levels = np.where(levels <= MOST_LEVELS, levels, 0)
@@ -67,12 +63,9 @@ class Bitmaps:
         return np.asarray(few & (self._levels[digits] > 0).all(axis=0))
 
     def counts(self, digits: IndexArray, bases: IndexArray) -> IndexArray:
-        """Counts B tables, one after the other; the last digit is fastest.
+        """Counts B tables, one after the other, of variables by digit, (k, B); the last is fastest.
 
-        Args:
-            digits: The variable of every digit, shape (k, B).
-            bases: Number of values of every digit, shape (k, B); those that are no level have no
-                row.
+        Values of a base that are no level have no row.
         """
         for variable in np.unique(digits[~self._made[digits]]).tolist():
             self._make(variable)
@@ -118,10 +111,6 @@ def _rows_in_common(words: Words, steps: list[tuple[IndexArray, IndexArray]]) ->
     return np.bitwise_count(common).sum(axis=1, dtype=np.int32)
 
 
-BLOCK_ROWS = 2**17
-"""Fewest rows of a block, a multiple of 8: measured, a block fits the processor's cache."""
-
-
 def joint_counts(
     columns: NDArray[np.integer],
     variables: list[int],
@@ -129,15 +118,10 @@ def joint_counts(
     cells: int,
     observed: NDArray[np.uint8] | None,
 ) -> IndexArray:
-    """Counts a table, the last variable fastest, shape (cells,).
+    """Counts a table of columns, shape (p, n), the last variable fastest, shape (cells,).
 
-    Args:
-        columns: Codes of all variables, shape (p, n); negative where missing.
-        variables: Variables of the table.
-        bases: Number of values of each, more than its highest code.
-        cells: Number of cells, at least the product of the bases.
-        observed: Bits of the rows in which each variable is observed, shape (p, bytes); None where
-            nothing is missing.
+    ``observed`` are bits of the rows in which each variable is observed, (p, bytes); None without
+    gaps. ``cells`` is at least the product of the bases.
     """
     counts = np.zeros(cells + 1, dtype=np.int64)
     complete = None if observed is None else np.bitwise_and.reduce(observed[variables], axis=0)

@@ -33,15 +33,10 @@ FEW_ROWS = 400
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
-    """One column, of n rows.
+    """One column of n rows as numbers, NaN where missing, and as codes, -1 where missing.
 
-    Attributes:
-        name: Of the variable.
-        number: Its numbers, NaN where missing, shape (n,), of numbers, categories that are numbers,
-            and two categories (0 and 1); else None.
-        codes: Codes of its categories or different numbers, -1 where missing, shape (n,); None
-            where these are too many to occur again and again.
-        continuous: Whether the schema says that it holds numbers.
+    Numbers are those of continuous columns, of categories that are numbers, and of two categories
+    (0 and 1); else None. Codes are None where values are too many to occur again and again.
     """
 
     name: str
@@ -122,8 +117,7 @@ def steps(columns: Sequence[ColumnValues]) -> set[Step]:
     """The pairs of columns of which one determines the other in every row, beyond chance."""
     if not columns:
         return set()
-    rows = _length(columns[0])
-    few = np.unique(np.linspace(0, rows - 1, min(FEW_ROWS, rows)).astype(np.int64))
+    few = _few_rows(columns[0])
     return {*_by_codes(columns, few), *_by_order(columns, few)}
 
 
@@ -139,10 +133,7 @@ def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
     sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
     for index, a in enumerate(coded):
         entry = sample[:, index]
-        _, first, back = np.unique(entry, return_index=True, return_inverse=True)
-        ahead = sample[first][back]
-        fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
-        for other in np.flatnonzero(fits.all(axis=0)).tolist():
+        for other in _may_follow(sample, entry):
             if other != index and _determined_by(columns[a].codes, columns[coded[other]].codes):
                 yield a, coded[other]
 
@@ -150,25 +141,19 @@ def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
 def joint_steps(columns: Sequence[ColumnValues], pairwise: set[Step]) -> Iterator[tuple[int, ...]]:
     """Columns that follow from two others together and from neither alone, each after the two.
 
-    Args:
-        columns: At most `MOST_JOINED` of few values; of more none is looked for.
-        pairwise: The steps from one column to another.
+    Of more than `MOST_JOINED` columns of few values none is looked for.
     """
     coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
     if not 0 < len(coded) <= MOST_JOINED:
         return
-    rows = _length(columns[coded[0]])
-    few = np.unique(np.linspace(0, rows - 1, min(FEW_ROWS, rows)).astype(np.int64))
+    few = _few_rows(columns[coded[0]])
     sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
     widths = sample.max(axis=0) + 1
     for one, other in combinations(range(len(coded)), 2):
         entry = np.where((sample[:, [one, other]] < 0).any(axis=1), -1, 0)
         entry = np.where(entry < 0, -1, sample[:, one] * widths[other] + sample[:, other])
-        _, first, back = np.unique(entry, return_index=True, return_inverse=True)
-        ahead = sample[first][back]
-        fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
         a, b = coded[one], coded[other]
-        for index in np.flatnonzero(fits.all(axis=0)).tolist():
+        for index in _may_follow(sample, entry):
             then = coded[index]
             alone = {(a, then), (b, then), (a, b), (b, a)} & pairwise
             if (
@@ -223,7 +208,8 @@ def _by_order(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
         there = (sample[1:] >= 0) & (sample[:-1] >= 0)
         change = np.diff(sample, axis=0) * there
         ordered = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
-        blocks = (change != 0).sum(axis=0) < 2 * _distinct(sample)
+        distinct = 1 + (np.diff(np.sort(sample, axis=0), axis=0) != 0).sum(axis=0)
+        blocks = (change != 0).sum(axis=0) < 2 * distinct
         for b in np.flatnonzero(np.where(kinds, ordered, blocks)).tolist():
             if b != a and _in_order(columns[a], columns[b]):
                 yield a, b
@@ -267,12 +253,16 @@ def _ranks(entry: ColumnValues, few: Codes) -> Codes:
     return ranks
 
 
-def _distinct(sample: Codes) -> Codes:
-    ordered = np.sort(sample, axis=0)
-    return 1 + (np.diff(ordered, axis=0) != 0).sum(axis=0)
+def _may_follow(sample: Codes, entry: Codes) -> list[int]:
+    """The columns of a sample, (n, k), in which rows agree that agree in an entry, shape (n,)."""
+    _, first, back = np.unique(entry, return_index=True, return_inverse=True)
+    ahead = sample[first][back]
+    fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
+    following: list[int] = np.flatnonzero(fits.all(axis=0)).tolist()
+    return following
 
 
-def _length(entry: ColumnValues) -> int:
+def _few_rows(entry: ColumnValues) -> Codes:
     held = entry.codes if entry.number is None else entry.number
     assert held is not None, "a column has codes or numbers"
-    return len(held)
+    return np.unique(np.linspace(0, len(held) - 1, min(FEW_ROWS, len(held))).astype(np.int64))

@@ -40,6 +40,13 @@ _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore"
 _MOSTLY = 0.8
 MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 _INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
+_MOST_CELLS = 20_000
+"""Different cells of a column that are looked at for their notation."""
+_OTHER_MARKS = frozenset(",' \u00a0\u202f")
+_NOTATIONS = (
+    *(Notation(decimal=",", thousands=mark) for mark in ("", ".", " ", "'")),
+    *(Notation(decimal=".", thousands=mark) for mark in (",", " ", "'")),
+)
 
 
 def guessed(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
@@ -181,11 +188,7 @@ def refuse_infinite(
 ) -> None:
     """Refuse numbers one of which is infinite, rather than take them all for texts.
 
-    Args:
-        name: The column's.
-        values: What it holds in all tables together.
-        missing: The words for these.
-        sources: The tables by site, read again where one is infinite; a site may have no name.
+    The tables are read again, by site, to find the cell.
 
     Raises:
         NotNumericError: One is.
@@ -223,13 +226,6 @@ def _refuse_cell(numbers: Column, site: str, source: TableSource) -> None:
 
 
 Read = TypeVar("Read")
-_MOST_CELLS = 20_000
-"""Different cells of a column that are looked at for their notation."""
-_OTHER_MARKS = frozenset(",' \u00a0\u202f")
-_NOTATIONS = (
-    *(Notation(decimal=",", thousands=mark) for mark in ("", ".", " ", "'")),
-    *(Notation(decimal=".", thousands=mark) for mark in (",", " ", "'")),
-)
 log = logging.getLogger("cipherdag.data")
 
 
@@ -242,11 +238,6 @@ def as_written(
 
     A file without a description gets what each error says to declare, until none is left, and the
     notation of its numbers where one alone fits. A log line says what was taken.
-
-    Args:
-        source: The table.
-        read: Reads it.
-        tallies: The values of its columns, from what was read.
 
     Raises:
         UnreadableDataError: It cannot be read with what its errors say to declare.

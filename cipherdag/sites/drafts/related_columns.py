@@ -47,6 +47,9 @@ MOST_DIGITS = 4
 FEWEST_TOGETHER = 20.0
 """Rows with two events, were these independent, without which nobody knows that none has both."""
 PAIR = 2
+FEWEST_DUMMIES = 2
+NEARLY = 0.1
+"""Standard deviations by which a number that follows from others may differ, as rounding does."""
 
 
 def constant_sums(columns: Sequence[ColumnValues]) -> Iterator[Relation[str]]:
@@ -67,11 +70,7 @@ def constant_sums(columns: Sequence[ColumnValues]) -> Iterator[Relation[str]]:
 class _Matrix:
     """Columns in standard deviations from their means, shape (n, k), and how they are rounded.
 
-    Attributes:
-        columns: Which they are.
-        values: Shape (n, k).
-        digits: The last digit of each, in its standard deviations; 0 where it has too many or
-            too few of them. Shape (k,).
+    ``digits`` are the last digits in these units; 0 of a column that has too many or too few.
     """
 
     columns: Sequence[ColumnValues]
@@ -203,11 +202,6 @@ def _last_digit(values: Numbers) -> float:
 def _number(entry: ColumnValues) -> Numbers:
     assert entry.number is not None, "a column of numbers"
     return entry.number
-
-
-FEWEST_DUMMIES = 2
-NEARLY = 0.1
-"""Standard deviations by which a number that follows from others may differ, as rounding does."""
 
 
 def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:

@@ -1,4 +1,4 @@
-"""A plan in sentences, for the person who decides on it."""
+"""A plan in sentences, for the person who decides on it: all of it, or ten lines to read first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.pages.numerals import counted
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.program.program import plan_facts
@@ -24,6 +26,11 @@ from cipherdag.sites.table.names import mixed_words
 
 LOOK = "LOOK:"
 IMPOSSIBLE = "NOT POSSIBLE HERE: "
+BITS = (
+    "for every test one bit, whether it says dependent over all sites together, and a few totals "
+    "that the details list."
+)
+FIRST_RUN = "this site has approved no other run yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +58,16 @@ def plan_lines(
 ) -> list[str]:
     """The account of a plan: who asks for what and why, what it opens, and its bounds.
 
-    Args:
-        plan: The plan.
-        n_variables: Number of aligned variables, p; None where only the sites know it.
-        names: The variables in the order of their positions, where they are at hand: background
-            knowledge is then said by name.
-        labels: Positions of the labels, where there are any.
-        determined: Which variables follow from others, where any do.
-        policy: The site's limits, which end the run at the latest; none for a coordinator.
-
-    Returns:
-        Lines without line ends. Of an algorithm that is not installed here they say so.
+    Where variables are named, background knowledge is said by name; labels are positions. A site's
+    policy says where it ends the run at the latest. Lines have no line ends; of an algorithm that
+    is not installed here they say so.
     """
     sites = ", ".join(member.name for member in plan.cohort)
     opened = opened_of_tests(plan)
+    purpose = plan.purpose or "none is given"
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
-        f"Purpose: {_sentence(plan.purpose or 'none is given')}",
+        f"Purpose: {purpose}{'' if purpose.endswith(('.', '?', '!')) else '.'}",
         *_mixed_lines(f"{plan.requester} {sites} {plan.purpose}"),
         *_protection_lines(plan, bits=opened == "bits"),
         *_lacking_lines(plan),
@@ -180,10 +180,6 @@ def _lacking_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "?", "!")) else f"{text}."
-
-
 def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
     """The differences of a plan from those carried out before, one line for each.
 
@@ -284,3 +280,88 @@ def worded(value: Any) -> str:
         case list() | tuple():
             return " ".join(map(str, value))
     return str(value)
+
+
+def summary_lines(
+    plan: Plan,
+    account: Sequence[str],
+    *,
+    n_variables: int | None,
+    policy: Policy,
+    before: Sequence[str] = (),
+) -> list[str]:
+    """Who asks, why, on what, what leaves, what it can show, for how long, and what is new.
+
+    Nine lines, and one more where the plan cannot run here, or for each word in letters of two
+    alphabets. ``account`` is what `plan_lines` says, ``before`` how each approved plan differs.
+    """
+    columns = "the columns" if n_variables is None else f"all {counted(n_variables, 'column')}"
+    different = "" if plan.measured.everywhere else " Sites measured different ones."
+    lines = [
+        *account[:2],
+        f"On what: {columns} of the study's schema.{different} Rows and names stay at this site.",
+    ]
+    try:
+        algorithm = make_algorithm(plan.algorithm, plan.parameters)
+    except CipherdagError:
+        pass  # the account says that it is not installed here
+    else:
+        changed = changed_settings(plan)
+        lines += [
+            f"What leaves: {_leaves(plan, algorithm)}",
+            f"Who sees it: {_seen(plan)}",
+            f"What the result can show: {algorithm.concludes.promise or 'computed totals.'}",
+            f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
+        ]
+    most = f"{policy.max_rounds:,} rounds or {policy.max_values:,} values"
+    return [
+        *lines,
+        f"For how long: this site's policy ends the run after {most}, if not before.",
+        f"What differs from before: {_before(before)}",
+        *(line for line in account if line.startswith((LOOK, IMPOSSIBLE))),
+    ]
+
+
+def _before(before: Sequence[str]) -> str:
+    """How the plan differs from those approved before; of many the last alone."""
+    if not before:
+        return FIRST_RUN
+    more = f" {counted(len(before) - 1, 'more run')} in the details." if before[1:] else ""
+    return f"{before[-1]}{more} Two runs together can show more than one."
+
+
+def _leaves(plan: Plan, algorithm: Algorithm[Any, Any]) -> str:
+    """What leaves all sites together, in one sentence."""
+    if algorithm.leaves:
+        return algorithm.leaves
+    if opened_of_tests(plan) == "bits":
+        return BITS
+    first = algorithm.disclosures()[0]
+    return f"{first[:1].lower()}{first[1:]}"
+
+
+def _seen(plan: Plan) -> str:
+    """Who could read what, as far as protection and colluding parties go."""
+    kind, n_sites = protection_kind(plan.protection), len(plan.cohort)
+    bits = opened_of_tests(plan) == "bits"
+    colluding = f" {_of_colluding_sites(n_sites)}" if bits else ""
+    if not kind.protects:
+        return f"answers leave {kind.left}, and the coordinator reads every site's.{colluding}"
+    seen = f"only what covers at least {sites_covered(plan)}"
+    if bits and n_sites == TWO_SITES:
+        return f"everybody sees {seen}.{colluding}"
+    helped = "as long as no site sides with it"
+    if plan.colluders:
+        sites = "one site helps" if plan.colluders == 1 else f"{plan.colluders} sites help"
+        helped = f"even if {sites} it"
+    return f"everybody sees {seen}. The coordinator sees no more, {helped}.{colluding}"
+
+
+def _of_colluding_sites(n_sites: int) -> str:
+    """What sites that side with each other could read where tests open bits."""
+    if n_sites == TWO_SITES:
+        return "The coordinator and one site together could read the other site's numbers."
+    if n_sites == TWO_SITES + 1:
+        return "Any two sites together could read the third one's numbers."
+    pairs = n_sites * (n_sites - 1) // 2
+    return f"Of {pairs} pairs of sites, 5 drawn by lot could together read the sums behind bits."

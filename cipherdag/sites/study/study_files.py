@@ -69,11 +69,7 @@ def _other_file(
 
 
 def read_limited(path: Path, limit: int) -> bytes:
-    """A file's bytes, read no further than a limit.
-
-    Raises:
-        MalformedMessageError: It cannot be read, or is larger than ``limit`` bytes.
-    """
+    """A file's bytes, up to a limit; raises MalformedMessageError beyond it, or if unreadable."""
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)

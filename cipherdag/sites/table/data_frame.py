@@ -36,12 +36,7 @@ _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index
 
 
 def _pandas_table(frame: pd.DataFrame) -> RawTable:
-    """A DataFrame's table, without its index.
-
-    Raises:
-        UnreadableDataError: Its columns have more than one level.
-        EmptyDataError: It has no column.
-    """
+    """A DataFrame's table, without its index; raises as `frame_table`."""
     import pandas as pd
 
     if isinstance(frame.columns, pd.MultiIndex):
@@ -117,11 +112,7 @@ def _object_text(value: object) -> str:
 
 
 def arrow_cells(column: Any) -> Cells:
-    """The cells of one column of a batch.
-
-    Args:
-        column: A ``pyarrow.Array``, shape (rows,).
-    """
+    """The cells of one column of a batch, a ``pyarrow.Array``."""
     import pyarrow as pa
 
     kind = column.type
@@ -146,12 +137,7 @@ def _is_text(kind: Any) -> bool:
 
 @contextmanager
 def open_stata(path: Path, _description: FileDescription) -> Iterator[RawTable]:
-    """Read a Stata file: labelled values by their labels, all codes of missing values as missing.
-
-    Raises:
-        OSError: The file cannot be opened.
-        UnreadableDataError: It is damaged, or two values of a column have one label.
-    """
+    """Read a Stata file: values by their labels, and all codes of missing values as missing."""
     import pandas as pd
 
     try:
@@ -172,11 +158,6 @@ def open_parquet(path: Path, _description: FileDescription) -> Iterator[RawTable
     """Open a Parquet file; the rows are read in blocks while the context lasts.
 
     The index that pandas saves without a name is left out.
-
-    Raises:
-        OSError: The file cannot be opened.
-        UnreadableDataError: It is damaged, or pyarrow is not installed.
-        EmptyDataError: It has no column.
     """
     try:
         import pyarrow.parquet as pq
@@ -268,18 +249,7 @@ def frame_table(frame: object) -> RawTable:
 
 
 def parts_by(frame: object, column: str) -> dict[str, Any]:
-    """A frame divided by the values of one column, which no part has.
-
-    Args:
-        frame: A frame that narwhals reads.
-        column: The name of the column.
-
-    Returns:
-        For each value, in alphabetical order, the frame of its rows in their order.
-
-    Raises:
-        ParameterError: It is no frame, it has no such column, or a row has no value there.
-    """
+    """A frame divided by the values of one column; raises ParameterError where it cannot be."""
     import narwhals as nw
 
     try:

@@ -33,11 +33,7 @@ def code_type(categories: int) -> np.dtype[Any]:
 
 
 def check_fits(size: int) -> None:
-    """Refuse an array of numbers of all rows that is larger than half of this machine's memory.
-
-    Raises:
-        SiteNotReadyError: It is.
-    """
+    """Raise SiteNotReadyError for an array of more than half of this machine's memory."""
     memory = _memory_bytes()
     if size > memory // 2:
         raise SiteNotReadyError(
@@ -57,14 +53,7 @@ def _memory_bytes() -> int:
 
 
 class StoredRows:
-    """Blocks of rows, one after the other.
-
-    Args:
-        width: Columns of each.
-        kind: Their type.
-        missing: What stands where a row has no value.
-        folder: Where a file is made, if need be; None: where the system keeps temporary ones.
-    """
+    """Blocks of rows of so many columns, one after the other, if need be in a file."""
 
     def __init__(
         self, width: int, kind: np.dtype[Any], missing: float, folder: Path | None
@@ -79,11 +68,7 @@ class StoredRows:
         return np.full((rows, self._width), self._missing, dtype=self._kind)
 
     def append(self, block: NDArray[Any]) -> None:
-        """Add rows, shape (rows, width).
-
-        Raises:
-            OutputError: The disk is full.
-        """
+        """Add rows, shape (rows, width); raises OutputError where the disk is full."""
         rows = np.ascontiguousarray(block, dtype=self._kind)
         self.rows += len(rows)
         if self._file is None:
@@ -136,11 +121,7 @@ class StoredRows:
 
 
 def empty_columns(rows: int, width: int, kind: np.dtype[Any], folder: Path | None) -> NDArray[Any]:
-    """An array of shape (rows, width) to be filled, one column after the other in memory.
-
-    Raises:
-        OutputError: It needs a file, and the disk is full.
-    """
+    """An array of shape (rows, width) to be filled, one column after the other in memory."""
     if rows * width * kind.itemsize <= IN_MEMORY_BYTES:
         return np.empty((width, rows), dtype=kind).T
     with _nameless(folder) as file:
@@ -158,11 +139,7 @@ def taken_rows(
 
 
 def mapped(file: Any, shape: tuple[int, int], kind: np.dtype[Any]) -> NDArray[Any]:
-    """The content of a file as an array, which keeps the file.
-
-    Raises:
-        OutputError: The disk is full.
-    """
+    """The content of a file as an array, which keeps it; raises OutputError on a full disk."""
     with _room():
         file.flush()
         size = shape[0] * shape[1] * kind.itemsize

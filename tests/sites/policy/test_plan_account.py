@@ -9,8 +9,7 @@ from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.protocol.plan import Member, make_plan
-from cipherdag.sites.policy.plan_account import differences, plan_lines
-from cipherdag.sites.policy.plan_summary import summary_lines
+from cipherdag.sites.policy.plan_account import differences, plan_lines, summary_lines
 from cipherdag.sites.policy.policy import Policy
 
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(5))

@@ -34,6 +34,19 @@ SCALE_OF_Z = 0.5
 WIDTHS = {"marginal": (0.8, 0.5, 0.3), "conditional": (1.2, 0.7, 0.4)}
 """Bandwidths in standard deviations for fewer than 200, fewer than 1200, and more rows."""
 WIDTH_ROWS = (200, 1200)
+TOLERANCE_OF_Z = 1e-11
+"""Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
+WORTHWHILE = 0.5
+"""Largest r / n for which the low-rank regression is used."""
+STRIPS = 4
+TOLERANCE = 1e-13
+"""Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""
+CACHE_MEMORY = 32 * 2**20
+CACHE_FRACTION = 0.25
+"""Most bytes, and largest fraction of the memory, for factors and regressions of later batches."""
+WORKING_MATRICES = 4
+MOST_OF_A_SIDE = 64
+FACTORS_OF_TILE = 16
 
 
 class KernelMoments(Protocol):
@@ -45,11 +58,7 @@ class KernelMoments(Protocol):
     """
 
     def moments(self, order: IndexArray) -> FloatMatrix:
-        """Computes statistics and their means and variances under independence, shape (3, B).
-
-        Args:
-            order: Tests (x, y, z1, ..., zl) of the table's columns, shape (B, 2 + l).
-        """
+        """Computes statistics, null means and variances of tests (x, y, z1, ...), shape (3, B)."""
 
 
 def inverse_square_width(kind: Literal["marginal", "conditional"], n_rows: int) -> float:
@@ -58,32 +67,16 @@ def inverse_square_width(kind: Literal["marginal", "conditional"], n_rows: int) 
 
 
 def tiles(pairs: IndexArray, side: int) -> Iterator[IndexArray]:
-    """Yields the indices of the pairs in each tile.
-
-    Args:
-        pairs: Pairs (x, y), shape (B, 2).
-        side: Most values of x, and of y, in one tile.
-    """
+    """Yields the indices of the pairs (x, y) in each tile of at most so many values a side."""
     _, tile = np.unique(pairs // max(side, 1), axis=0, return_inverse=True)
     tile = tile.ravel()
     for number in range(int(tile.max()) + 1):
         yield np.flatnonzero(tile == number)
 
 
-TOLERANCE_OF_Z = 1e-11
-"""Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
-WORTHWHILE = 0.5
-"""Largest r / n for which the low-rank regression is used."""
-STRIPS = 4
-
-
 @dataclass(frozen=True, slots=True)
 class FactoredRegression:
-    """A low-rank regression computes residuals by I - Q Q^T.
-
-    Attributes:
-        explained: Q, shape (n, r + 1).
-    """
+    """A low-rank regression computes residuals by I - Q Q^T, with Q of shape (n, r + 1)."""
 
     explained: FloatMatrix
 
@@ -108,11 +101,7 @@ class FactoredRegression:
 
 @dataclass(frozen=True, slots=True)
 class FullRegression:
-    """A full-rank regression computes residuals by the matrix R H.
-
-    Attributes:
-        residual: R H, symmetric, shape (n, n).
-    """
+    """A full-rank regression computes residuals by the matrix R H, symmetric, shape (n, n)."""
 
     residual: FloatMatrix
 
@@ -147,12 +136,7 @@ def regression_on(exponent: FloatMatrix) -> KernelRegression:
 
 
 def centred_factor(kernel: FloatMatrix, tolerance: float) -> FloatMatrix:
-    """Decomposes a kernel matrix into L L^T, L of shape (n, r) centred, overwriting it.
-
-    Args:
-        kernel: Positive semi-definite with a diagonal of 1, shape (n, n).
-        tolerance: Largest diagonal element that may be neglected.
-    """
+    """Decomposes a kernel matrix, diagonal 1, into L L^T with L centred, overwriting it."""
     from scipy.linalg.lapack import dpstrf
 
     packed, pivots, rank, _ = dpstrf(kernel.T, tol=tolerance, lower=1, overwrite_a=1)
@@ -193,23 +177,8 @@ def _residual(kernel: FloatMatrix) -> FloatMatrix:
     return residual
 
 
-TOLERANCE = 1e-13
-"""Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""
-CACHE_MEMORY = 32 * 2**20
-CACHE_FRACTION = 0.25
-"""Most bytes, and largest fraction of the memory, for factors and regressions of later batches."""
-WORKING_MATRICES = 4
-MOST_OF_A_SIDE = 64
-FACTORS_OF_TILE = 16
-
-
 class FactoredKernels:
-    """Computes kernel statistics over the columns of one table from low-rank factors.
-
-    Args:
-        columns: Standardised, shape (k, n).
-        memory_bytes: Bounds the matrices of a batch, unless one test needs more.
-    """
+    """Computes kernel statistics over standardised columns of one table from low-rank factors."""
 
     def __init__(self, columns: FloatMatrix, *, memory_bytes: int) -> None:
         self._columns = columns
@@ -289,11 +258,7 @@ V = TypeVar("V", bound="FloatMatrix | KernelRegression")
 
 
 class Recent(Generic[K, V]):
-    """Caches the most recently used values, as many as the memory holds.
-
-    Args:
-        memory_bytes: Bound on them.
-    """
+    """Caches the most recently used values, as many as the memory holds."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory = memory_bytes

@@ -26,12 +26,7 @@ PARTS_PER_MATRIX = 4  # a kernel matrix and the temporary ones of its computatio
 
 
 class FullKernels:
-    """Computes kernel statistics over the columns of one table from full kernel matrices.
-
-    Args:
-        columns: Standardised, shape (k, n).
-        memory_bytes: Bounds the matrices of a batch, unless one test needs more.
-    """
+    """Computes kernel statistics over standardised columns from full kernel matrices."""
 
     def __init__(self, columns: torch.Tensor, *, memory_bytes: int) -> None:
         self._columns = columns

@@ -36,12 +36,7 @@ class RegressionTest(CachedCITest):
     value in one of a test's variables are left out of that test. A test with more than 4096
     coefficients is not done: its number of rows is 0.
 
-    Args:
-        categories: Number of categories of every variable, 0 for a continuous one.
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-        ordered: Variables with three or more categories in an order.
-        fewest: Rows per coefficient below which a test is not done.
-        device: Where to compute.
+    With fewer than ``fewest`` rows per coefficient a test is not done either.
     """
 
     def __init__(

@@ -75,15 +75,7 @@ def _block_hints(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
 def _hints(
     largest: float, mean: float, spread: float | None, width: float | None, clipped: bool
 ) -> Hints:
-    """The hints of one column.
-
-    Args:
-        largest: Its largest magnitude.
-        mean: Of its values, those drawn in that few rows hold.
-        spread: The logarithm of its deviation.
-        width: The same, of what is drawn in.
-        clipped: Whether something is.
-    """
+    """The hints of one column; logarithms of its deviation and of what is drawn in of it."""
     if largest == 0.0:
         return NO_HINTS
     exponent, size = _exponent(spread, width, clipped=clipped), round(math.log2(largest))
@@ -102,10 +94,6 @@ def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
 
     Where they would, of squared distances from the median, they are drawn in to the distance of
     the next one; elsewhere all values stay.
-
-    Args:
-        values: No NaN, at least ``min_cell_size`` of them.
-        min_cell_size: Smallest nonzero count that may be disclosed.
     """
     near, clipped = _winsorised(values[None], min_cell_size)
     return near[0] if clipped[0] else values
@@ -155,13 +143,9 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
 def moments_of(
     question: Moments, values: FloatMatrix, weights: FloatVector | None, device: Device
 ) -> FloatVector:
-    """Rows, sums, products and logarithms of columns, as `Moments` has them.
+    """Rows, sums, products and logarithms of columns, as `Moments` has them, of values (n, p).
 
-    Args:
-        question: Which columns, and in which units from where.
-        values: All numbers of the site, shape (n, p).
-        weights: What each row counts, shape (n,); given for centred ones alone.
-        device: Where to add them up.
+    Rows are weighed for centred columns alone.
 
     Raises:
         MalformedMessageError: A column misses values.

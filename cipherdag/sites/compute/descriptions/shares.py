@@ -14,14 +14,7 @@ from cipherdag.questions.site_differences import ANGLE_NOISE_SE, SiteDifferences
 from cipherdag.sites.compute.descriptions.location_scale_hints import column_blocks
 from cipherdag.sites.compute.device import PROCESSOR, Device, placed
 from cipherdag.sites.compute.noise import CellKeys
-from cipherdag.statistics.array_functions import (
-    Array,
-    extremes,
-    functions_of,
-    host,
-    indices,
-    like,
-)
+from cipherdag.statistics.array_functions import Array, extremes, functions_of, host, indices, like
 
 FENCE = 5.0
 FEWEST_REPEATS = 3
@@ -41,14 +34,9 @@ def share_summands(
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
-    Args:
-        question: What is compared.
-        column: Codes or values of a variable, shape (n,), NaN where missing.
-        cell_keys: That of the site's rows.
-        min_rows: Rows below which a stratum adds nothing, at least 2.
-        given: Whether strata of given variables contribute: their sizes are counts.
-        device: Where to count.
-        tables: Counts of sets of positions, one after the other, where all columns have categories.
+    Strata of fewer than ``min_rows``, at least 2, add nothing, nor do those of given variables
+    unless ``given``: their sizes are counts. ``tables`` counts sets of positions, one after the
+    other, where all columns have categories.
     """
 
     def on_device(variable: int) -> Array:
@@ -85,14 +73,10 @@ def _counted(
 
 
 class _Shares(NamedTuple):
-    """Counts of a variable's shares in the strata of one set.
+    """Rows of a variable's shares in the strata of one set, and of the strata themselves.
 
-    Attributes:
-        counts: Rows of every share in every stratum, shape (strata * shares,).
-        n: Rows of every stratum, shape (strata,).
-        unforetold: What is added to every angle, in standard errors, shape (strata * shares,).
-        coded: Whether the variable is a number with a value as `code_in` finds, shape (strata,).
-        alone: Whether nothing is given, shape (strata,).
+    ``unforetold`` is added to every angle, in standard errors; ``coded`` is a number with a value
+    as `code_in` finds, and ``alone`` one for which nothing is given.
     """
 
     counts: IndexArray
@@ -110,16 +94,7 @@ def _shares(
     cell_keys: CellKeys,
     counted: IndexArray | None,
 ) -> _Shares:
-    """Count the shares of a variable in the strata of those given.
-
-    Args:
-        question: What is compared.
-        variables: The compared one, and those given.
-        columns: Codes or values of a variable, shape (n,), NaN where missing; and on the device.
-        marks: Where the variable is looked at if it is a number, shape (13,).
-        cell_keys: That of the site's rows.
-        counted: The table of those given and the variable, which is fastest, where it is known.
-    """
+    """Count the shares of a variable in the strata of those given, by ``counted`` where known."""
     sides, number = question.categories, question.categories[variables[0]] == 0
     column, here = columns
     held = [here(position) for position in variables] if counted is None else []
@@ -182,14 +157,7 @@ def _of_numbers(
 def _table(
     question: SiteDifferences, variables: list[int], held: list[Array], marks: FloatVector
 ) -> IndexArray:
-    """Rows of every stratum by the variable's category, or by a number's interval between marks.
-
-    Args:
-        question: What is compared.
-        variables: The compared one, and those given.
-        held: Codes or values of each, shape (n,), NaN where missing.
-        marks: Those of the variable.
-    """
+    """Rows of every stratum by the variable's category, or by a number's interval between marks."""
     variable, *given = variables
     sides, xp = question.categories, functions_of(held[0])
     complete = ~xp.isnan(held[0])
@@ -225,9 +193,6 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
 
     It is the only one beyond a fence, on its side, of `FENCE` ranges between the quartiles of the
     other values, and occurs `FEWEST_REPEATS` times at least. None where there is none.
-
-    Args:
-        values: Of one column, shape (n,), NaN where missing.
     """
     present = values[~np.isnan(values)]
     ends = (present.min(initial=np.inf), present.max(initial=-np.inf))

@@ -32,13 +32,10 @@ ANOTHER_UNIT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SiteComparison:
-    """Shares of one variable at this site and at the others together.
+    """Shares of one variable here and, about, at the others together, shape (shares,) each.
 
-    Attributes:
-        here: Shares of this site's rows, shape (shares,).
-        others: About those of the other sites' rows together, shape (shares,).
-        distance: Squared distance of the two, in squared standard errors, shape (shares,).
-        of_scatter: The part of the scatter over all sites that it is, shape (shares,).
+    ``distance`` is the squared distance of the two, in squared standard errors, and ``of_scatter``
+    the part of the scatter over all sites that it is.
     """
 
     here: FloatVector
@@ -66,14 +63,7 @@ def site_outliers(
 ) -> list[tuple[str, str]]:
     """Variables whose distribution at this site deviates from that at the others, and how.
 
-    Args:
-        question: What was compared; variables given others are left out.
-        sums: What was opened.
-        column: Disclosed codes or values of a variable, shape (n,), NaN where missing.
-        blur: That of the site's rows.
-        raw: As `column`, of all its rows, for its own eyes.
-        min_cell_size: Rows below which the site added nothing.
-        columns: The variables as the schema has them.
+    ``raw`` columns are of all its rows, for its own eyes. Variables given others are left out.
     """
     outliers, start, stratum, every_mark = [], 0, 0, question.marks()
     summands = share_summands(question, column, blur, min_rows=min_cell_size)
@@ -102,11 +92,7 @@ def site_outliers(
 
 
 def _comparison(
-    question: SiteDifferences,
-    sums: FloatVector,
-    summands: FloatVector,
-    shares: slice,
-    stratum: int,
+    question: SiteDifferences, sums: FloatVector, summands: FloatVector, shares: slice, stratum: int
 ) -> SiteComparison | None:
     """This site and the others; None where it, or too few others, have rows."""
     total, mine = (segments(question.encodings, values) for values in (sums, summands))

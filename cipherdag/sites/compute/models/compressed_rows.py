@@ -26,12 +26,9 @@ PIECES_PER_GROUP = 4
 class CompressedRows:
     """Groups of rows that agree in some discrete variables, in the order of their codes.
 
-    Attributes:
-        codes: What every group has of the variables, shape (groups, variables).
-        counts: Its frequency weight, the number of its rows, shape (groups,).
-        padding: The zeros at its end, shape (groups,).
-        group: The group of every piece, shape (pieces,).
-        present: 1 for a row and 0 where there is none, shape (pieces, rows of a piece).
+    Groups have ``codes`` of the variables, (groups, variables), ``counts`` of rows, their frequency
+    weights, and ``padding`` zeros at the end; pieces have their ``group``, and are ``present``, 1,
+    or 0 where there is no row, shape (pieces, rows of a piece).
     """
 
     def __init__(
@@ -60,14 +57,10 @@ class CompressedRows:
         *,
         fewest: int,
     ) -> CompressedRows | None:
-        """The groups, or None where they have fewer rows on average.
+        """The groups, or None where they have fewer rows than ``fewest`` on average.
 
-        Args:
-            variables: The discrete variables.
-            sizes: Their numbers of categories.
-            column: Codes or values of one variable over the rows, shape (rows,), none missing.
-            rows: How many there are.
-            fewest: Of a group.
+        Of ``variables`` with so many categories; ``column`` has codes or values over so many rows,
+        none missing.
         """
         cells = math.prod(sizes)
         if not rows or cells > MOST_CELLS:
@@ -145,12 +138,7 @@ class CompressedRows:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Distinct configurations of some of the variables, and the groups that have each.
-
-    Attributes:
-        codes: What a pattern has, shape (m, variables).
-        which: Every group's pattern, shape (groups,).
-    """
+    """Distinct configurations, shape (m, variables), and that of every group, (groups,)."""
 
     codes: FloatMatrix
     which: IndexArray

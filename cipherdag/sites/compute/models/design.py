@@ -37,15 +37,7 @@ FIXED_COLUMNS, MOST_VALUES = 3, 2**22
 
 
 class Expansion:
-    """Cache of the design columns of predictors.
-
-    Args:
-        categories: Number of categories of every variable, 0 for a continuous one.
-        origins: Of the numbers' units, shape (p,).
-        units: Exponents of these, shape (p,).
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-        device: Where the columns stand.
-    """
+    """Cache of the design columns of predictors, numbers in units from origins, shape (p,)."""
 
     def __init__(
         self,
@@ -73,13 +65,7 @@ class Expansion:
         column: Callable[[int], NDArray[np.float64]],
         device: Device = PROCESSOR,
     ) -> Expansion:
-        """An expansion in units that the site chooses from its numbers.
-
-        Args:
-            categories: Number of categories of every variable, 0 for a continuous one.
-            column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-            device: Where the columns stand.
-        """
+        """An expansion in units that the site chooses from its numbers."""
         origins, units = np.zeros(len(categories)), np.zeros(len(categories), dtype=np.int64)
         for variable in (v for v, count in enumerate(categories) if count == 0):
             values = column(variable)
@@ -164,9 +150,7 @@ class Expansion:
     def by_pattern(self, model: Regression, codes: FloatMatrix) -> FloatMatrix:
         """The design as it is linear in 1 and the continuous predictors, shape (m, 1 + k, columns).
 
-        Args:
-            model: The model.
-            codes: Its discrete predictors by pattern, ascending, shape (m, ...).
+        ``codes`` are those of the discrete predictors by pattern, ascending.
         """
         discrete, numbers = self.by_type(model.predictors)
         indicators = {

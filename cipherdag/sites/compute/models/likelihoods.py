@@ -81,15 +81,9 @@ def bounded_logits(logits: Array) -> Array:
 
 
 def information(design: Array, chance: Array, rows: Array | float = 1.0) -> Array:
-    """Minus the second derivative of a multinomial log likelihood by the coefficients.
+    """Minus the second derivative of a multinomial log likelihood, shape (c, d, c, d).
 
-    Args:
-        design: Columns, shape (n, d).
-        chance: Of every category but 0, shape (n, c).
-        rows: Frequency weight of every row, shape (n,), or the same for all.
-
-    Returns:
-        Shape (c, d, c, d).
+    ``chance`` is of every category but 0, shape (n, c), ``rows`` their frequency weights.
     """
     count, columns = chance.shape[1], design.T
     square = full((count, len(columns), count, len(columns)), 0.0, design)
@@ -114,11 +108,8 @@ def logit_step(
 ) -> Parts:
     """A step of a multinomial logistic model.
 
-    Args:
-        design: Columns, shape (n, columns).
-        observed: How often every row has each category but 0, shape (outputs, n).
-        coefficients: Output by output.
-        rows: Frequency weight of every row, shape (n,), or the same for all.
+    ``observed`` is how often every row has each category but 0, shape (outputs, n), of so many rows
+    each; coefficients are output by output.
     """
     count, columns = len(observed), design.T
     by_output, xp = like(coefficients.reshape(count, -1), design), functions_of(design)
@@ -135,12 +126,7 @@ def logit_step(
 
 
 def compressed_linear_step(moments: FloatMatrix, design: FloatMatrix) -> Parts:
-    """The sums of `linear_step` over compressed rows.
-
-    Args:
-        moments: Of 1, the continuous predictors and the response by pattern, shape (m, q).
-        design: As for `compressed_logit_step`.
-    """
+    """The sums of `linear_step` from moments of 1, numbers and the response by pattern, (m, q)."""
     inner = moments[:, _pairs(design.shape[1] + 1)]
     patterns, count, _ = design.shape
     columns = design.reshape(patterns * count, -1).T
@@ -159,13 +145,9 @@ def compressed_logit_step(
 ) -> Parts:
     """The step of `logit_step` over compressed rows.
 
-    Args:
-        rows: The rows.
-        numbers: The continuous predictors.
-        design: The columns of a pattern's rows are linear in 1, x1, ..., xk: shape (m, 1 + k, d).
-        patterns: Of the discrete predictors and, last, the response.
-        coefficients: Output by output.
-        count: Categories but the first.
+    The columns of a pattern's rows are linear in 1, x1, ..., xk: ``design`` has shape (m, 1 + k,
+    d). ``patterns`` are of the discrete predictors and, last, the response; ``count`` are its
+    categories but the first.
     """
     m, width, columns = design.shape
     response = patterns.codes[:, -1].astype(np.int64)
@@ -195,14 +177,9 @@ def _over_rows(
 ) -> tuple[float, FloatMatrix]:
     """Logarithms of totals, added up, and by group the sums of chances, and of their products.
 
-    Args:
-        rows: The rows.
-        numbers: The continuous predictors, one at least.
-        relative: Constant and slopes of every group's logits, shape (groups, c, 1 + k).
-
-    Returns:
-        The second of shape (groups, c + c (c + 1) / 2, (1 + k) (2 + k) / 2), each times the
-        products of `CompressedRows.moments`.
+    ``relative`` are constant and slopes of every group's logits, shape (groups, c, 1 + k). The sums
+    have shape (groups, c + c (c + 1) / 2, (1 + k) (2 + k) / 2), each times the products of
+    `CompressedRows.moments`.
     """
     count, width = relative.shape[1:]
     sizes = np.array([1.0, *map(rows.largest, numbers)])
@@ -243,15 +220,9 @@ def _chances(
 ) -> tuple[FloatMatrix, FloatMatrix]:
     """Logarithms of totals, and probabilities with their products.
 
-    Args:
-        logits: Against one more category, shape (c, ...).
-        parts: Where the probabilities are to stand; the logits may already.
-        bound: Of the logits' magnitudes.
-
-    Returns:
-        Logarithms, shape (...), or of some rows together where logits are small; probabilities p,
-        then p (1 - p) and -p q of every two, upper triangle by rows, shape
-        (c + c (c + 1) / 2, ...).
+    Logits are against one more category, shape (c, ...), of magnitudes below ``bound``. Logarithms
+    have shape (...), or are of some rows together where logits are small; then come probabilities
+    p, p (1 - p) and -p q of every two, upper triangle by rows, shape (c + c (c + 1) / 2, ...).
     """
     count, safe = len(logits), bound <= SAFE_LOGIT
     if parts is None:

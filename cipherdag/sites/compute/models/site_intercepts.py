@@ -47,11 +47,8 @@ HALVINGS = 30
 def centred(design: Array, response: Array, weights: Array | None = None) -> tuple[Array, Array]:
     """A linear model's columns less their means at the site, but for the constant in front.
 
-    Args:
-        design: Columns, the constant first, shape (n, d).
-        response: Shape (n,).
-        weights: Of the rows, above 0 and on average 1, if they differ: all is multiplied by their
-            roots, so that products are weighted sums.
+    Weights are above 0 and on average 1: all is multiplied by their roots, so that products are
+    weighted sums.
     """
     if not len(response):
         return design, response
@@ -73,16 +70,9 @@ def profile_step(
 ) -> FloatVector:
     """Profile log likelihood, gradient and minus the Hessian's upper triangle.
 
-    Args:
-        design: Columns, the constant first, shape (n, d).
-        response: Codes 0..categories-1, shape (n,).
-        coefficients: Output by output, shape ((categories - 1) d,); intercepts are not used.
-        categories: Categories of the response.
-        weights: Of the rows, if they differ, shape (n,).
-
-    Returns:
-        As `RegressionSteps` lays it out. In the positions of intercepts, which have no derivative
-        here, stand those of a model without coefficients: they count the response's categories.
+    As `RegressionSteps` lays it out; intercepts given are not used. In their positions, which have
+    no derivative here, stand those of a model without coefficients: they count the response's
+    categories.
     """
     count, columns = outputs(categories), design.shape[1]
     observed = _weighted(response, categories, weights)
@@ -106,21 +96,9 @@ def profile_step(
 
 
 def with_site_intercepts(
-    design: Array,
-    response: Array,
-    coefficients: FloatMatrix,
-    categories: int,
-    weights: Array,
+    design: Array, response: Array, coefficients: FloatMatrix, categories: int, weights: Array
 ) -> FloatMatrix:
-    """Coefficients with the site's best intercepts in the positions of these.
-
-    Args:
-        design: Columns, the constant first, shape (n, d).
-        response: Codes, or numbers, shape (n,).
-        coefficients: Output by output, shape (outputs, d).
-        categories: Of the response; 0 of numbers.
-        weights: Of the rows, shape (n,).
-    """
+    """Coefficients, (outputs, d), with the site's best intercepts in the positions of these."""
     offsets, at_site = _offsets(design, coefficients), coefficients.copy()
     if not categories:
         at_site[0, 0] = float(average(response - offsets[:, 1], weights))
@@ -204,10 +182,8 @@ def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, observed: Arr
 def profiled_slope(slope: FloatVector, square: FloatMatrix, n_intercepts: int) -> FloatVector:
     """Derivatives of a sum over a site's rows whose intercepts follow the other coefficients.
 
-    Args:
-        slope: By all coefficients as if none followed, shape (m,).
-        square: Minus the Hessian of the site's likelihood, shape (m, m).
-        n_intercepts: How many of them are intercepts, each in front of its output's.
+    ``slope`` is by all coefficients as if none followed, shape (m,), ``square`` minus the Hessian
+    of the site's likelihood; each of the intercepts stands in front of its output's coefficients.
     """
     at, rest = _split(len(slope), n_intercepts)
     total = np.zeros(len(slope))
@@ -223,11 +199,8 @@ def full_scores(
 
     By the inverse of the whole Hessian in blocks.
 
-    Args:
-        weights: Of the scores of the other coefficients, over all sites, shape (m,).
-        slope: As `profiled_slope` takes it.
-        square: Likewise.
-        n_intercepts: Likewise.
+    By the inverse of the whole Hessian in blocks; ``weights`` are those of the other coefficients'
+    scores, over all sites, and the rest as `profiled_slope` takes it.
     """
     at, rest = _split(len(weights), n_intercepts)
     every = weights.copy()
@@ -255,11 +228,7 @@ def best_intercepts(
     Newton's method diverges. So offsets are first taken a fraction as large, and then doubled step
     by step together with the intercepts, which stay close to the best ones.
 
-    Args:
-        offsets: The rest of the logits, about 0.
-        start: Intercepts that are best without offsets, shape (c,).
-        derivatives: Of the likelihood by the intercepts, for some offsets.
-        share: How much of a step at most may be taken from some intercepts.
+    ``start`` is best without offsets; ``share`` bounds the share of a step that is taken.
     """
     spread = float(abs(offsets).max()) if len(offsets) else 0.0
     halved = max(math.ceil(math.log2(spread / NEAR)), 0) if spread > NEAR else 0

@@ -46,10 +46,7 @@ from cipherdag.statistics.array_functions import (
     like,
 )
 from cipherdag.statistics.newton import pack_step, step_parts
-from cipherdag.statistics.regression_fits import (
-    Fit,
-    first_fit,
-)
+from cipherdag.statistics.regression_fits import Fit, first_fit
 from cipherdag.statistics.regression_models import (
     Regression,
     equal_thresholds,
@@ -61,19 +58,15 @@ from cipherdag.statistics.regression_models import (
 LEAST_WIDTH = 2.0**-24
 """Between two thresholds; what a hostile question asks about a row between closer ones is cut."""
 MOST_WIDTH = 700.0
+MOST_MADE, MOST_SUMS = 2**20, 512
+"""Numbers made of all patterns, and sums of every group, up to which compressed rows are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Derivatives:
-    """Log likelihood, its gradient and minus its second derivatives, for t thresholds, d columns.
+    """Log likelihood, gradient, minus second derivatives, for t thresholds and d columns.
 
-    Attributes:
-        value: The log likelihood.
-        by_thresholds: Shape (t,).
-        by_slopes: Shape (d,).
-        among_thresholds: Shape (t, t).
-        across: Thresholds by slopes, shape (t, d).
-        among_slopes: Shape (d, d).
+    ``across`` is thresholds by slopes, shape (t, d).
     """
 
     value: float
@@ -89,11 +82,7 @@ def cumulative_step(
 ) -> tuple[float, FloatVector, FloatMatrix]:
     """Log likelihood, gradient and minus the Hessian.
 
-    Args:
-        design: Columns, a constant first that the thresholds stand for, shape (n, 1 + d).
-        response: Codes 0..categories-1, shape (n,).
-        coefficients: Thresholds, then one per column, shape (categories - 1 + d,).
-        categories: Categories of the response.
+    ``coefficients`` are thresholds, then one per column of the design but the constant in front.
     """
     thresholds, slopes = np.split(coefficients, [categories - 1])
     columns = design[:, 1:]
@@ -108,16 +97,9 @@ def profile_cumulative_step(
 ) -> FloatVector:
     """A step of the profile likelihood, at the site's own best thresholds.
 
-    Args:
-        design: As for `cumulative_step`.
-        response: As for `cumulative_step`.
-        coefficients: As for `cumulative_step`; the thresholds are not used.
-        categories: Categories of the response.
-
-    Returns:
-        As `model_step`. In the positions of thresholds, which have no derivative here, stand
-        those of a model without predictors in which all categories are equally likely: they count
-        the response's categories.
+    Packed as `model_step` does; the thresholds given are not used. In their positions, which have
+    no derivative here, stand those of a model without predictors in which all categories are
+    equally likely: they count the response's categories.
     """
     count, columns = categories - 1, design[:, 1:]
     codes, xp = indices(response), functions_of(response)
@@ -195,17 +177,8 @@ def _widths(bounds: FloatVector) -> FloatVector:
     return np.clip(width, LEAST_WIDTH, MOST_WIDTH)
 
 
-MOST_MADE, MOST_SUMS = 2**20, 512
-"""Numbers made of all patterns, and sums of every group, up to which compressed rows are used."""
-
-
 def regression_steps(question: RegressionSteps, expand: Expansion) -> FloatVector:
-    """The answer to `RegressionSteps`.
-
-    Args:
-        question: Models and coefficients.
-        expand: The site's columns, in the question's units.
-    """
+    """The answer to `RegressionSteps`, of columns in the question's units."""
     starts = np.cumsum([0, *question.coefficient_counts])
     parts = np.split(question.coefficient_array(), starts[1:-1])
     answers = [np.zeros(0)] * len(question.models)
@@ -231,14 +204,7 @@ def site_fit(
     *,
     near: Fit | None = None,
 ) -> Fit:
-    """A regression over one site's rows at its maximum.
-
-    Args:
-        model: What is fitted.
-        categories: Number of categories of every variable, 0 for a continuous one.
-        step: What `model_step` gives at coefficients, over those rows.
-        near: A fit over those rows that it begins from.
-    """
+    """A regression at the maximum over the rows of ``step``, begun from the fit ``near``."""
     fit = first_fit(model, categories, warm_start=near)
     while not fit.finished:
         parts = step_parts(step(fit.proposed), len(fit.coefficients))
@@ -319,14 +285,8 @@ def model_step(
 ) -> FloatVector:
     """Value, gradient and upper triangle of a step, as `RegressionSteps` lays them out.
 
-    Args:
-        design: Columns, the constant first, shape (n, d).
-        response: Codes or numbers, shape (n,).
-        coefficients: Output by output.
-        categories: Of the response; 0 of numbers.
-        ordered: Whether they are in an order.
-        site_effect: Whether the site profiles its own intercepts out.
-        weights: Of the rows, where it does and they differ, shape (n,).
+    The design has the constant first; the response codes, or numbers where ``categories`` is 0.
+    With ``site_effect`` the site profiles its intercepts out, over rows of some weights.
     """
     if site_effect and ordered:
         return profile_cumulative_step(design, response, coefficients, categories)
@@ -342,12 +302,7 @@ def _packed(value: Array, gradient: Array, square: Array) -> FloatVector:
 
 
 def _parts(
-    design: Array,
-    response: Array,
-    coefficients: FloatVector,
-    categories: int,
-    *,
-    ordered: bool,
+    design: Array, response: Array, coefficients: FloatVector, categories: int, *, ordered: bool
 ) -> Parts:
     if ordered:
         return cumulative_step(design, response, coefficients, categories)

@@ -82,13 +82,7 @@ def survival_answer(
 ) -> FloatVector:
     """The site's answer about times until an event.
 
-    Args:
-        question: What is asked.
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        column: The site's columns.
-        min_cell_size: Smallest count that may leave, but for 0.
-        withheld: Of which sets of variables, shape (C, k), the table may not leave, shape (C,).
-        blur: What perturbs variances; None: nothing does.
+    Of sets for which ``withheld`` is true the table may not leave; ``blur`` perturbs variances.
 
     Raises:
         MalformedMessageError: The question is about other columns than the site has.
@@ -121,14 +115,7 @@ def _small_tables(model: HazardSteps, withheld: Callable[[IndexArray], BoolVecto
 def survival_counts(
     question: SurvivalCounts, column: ColumnLookup, *, min_cell_size: int, noise: float = 1.0
 ) -> FloatVector:
-    """The answer to `SurvivalCounts`.
-
-    Args:
-        question: Columns, groups and bins.
-        column: The site's columns.
-        min_cell_size: Smallest count that may leave, but for 0.
-        noise: What the covariances of the test are multiplied by, about 1.
-    """
+    """The answer to `SurvivalCounts`; ``noise`` is what covariances are multiplied by, about 1."""
     rows, groups, bins = SurvivalRows.of(question, column), question.n_groups, question.n_bins
     events, at_risk = np.zeros((2, groups, bins))
     if rows.impossible:
@@ -207,11 +194,6 @@ def disclosable_groups(events: IndexArray, censored: IndexArray, min_cell_size: 
 
     By complementary suppression what is left of all events, and of all censored rows, without
     these groups is none or enough: where it would be few, the smallest group is suppressed too.
-
-    Args:
-        events: Rows with the event by group, shape (G,).
-        censored: Rows without, shape (G,).
-        min_cell_size: Smallest count that may leave, but for 0.
     """
 
     def few(count: IndexArray) -> BoolVector:

@@ -31,6 +31,8 @@ SPARE_VALUES = 2**21
 BYTES_PER_VALUE = 64
 """On a card: of a value, its curve, and what is made of both."""
 WIDEST_EXPONENT = 1000
+WELL_CENTRED = 1e-5
+"""Least variance, in squares of the mean, that squares about another origin tell."""
 
 
 class Scale(NamedTuple):
@@ -63,14 +65,7 @@ class Scale(NamedTuple):
 
 
 def curves(numbers: Array) -> Array:
-    """What regressions on S take of its numbers beside themselves: their squares.
-
-    Args:
-        numbers: In standard deviations, shape (..., k, n).
-
-    Returns:
-        Shape (..., `CURVES` k, n): the first curve of every number, then the second, and so on.
-    """
+    """What regressions on S take of its numbers, (..., k, n), beside themselves: their squares."""
     return numbers * numbers
 
 
@@ -98,10 +93,6 @@ class Numbers(NamedTuple):
 
 class StandardColumns:
     """The numbers of one site in standard deviations.
-
-    Args:
-        column: Values of one variable, float64 of shape (n,), NaN where missing.
-        device: Where to compute.
 
     Attributes:
         rows: How many there are, once a column was read.
@@ -181,9 +172,6 @@ class StandardColumns:
         return self._placed[variable]
 
 
-WELL_CENTRED = 1e-5
-"""Least variance, in squares of the mean, that squares about another origin tell."""
-
 Rows = tuple[Array, Array | None]
 """A block of rows, 0 in those that do not count, and which do, shape (r,); None for all of them."""
 
@@ -192,19 +180,11 @@ Rows = tuple[Array, Array | None]
 class Columns:
     """Numbers, and their curves behind them, centred over the rows that have all of them.
 
-    Attributes:
-        source: The site's numbers.
-        numbers: Those that are columns here.
-        variables: Their positions, ascending, shape (k,).
-        curved: Whether there are curves.
-        complete: Which rows count, where these are computed with, shape (n,); None for all of them.
-        count: How many they are.
-        origin: The means of all columns, shape (m,).
-        deviations: Their standard deviations, 0 of constant ones, shape (m,).
-        scales: One over these; 0 of constant columns, shape (m,).
-        table: Correlations of these columns and more; variances alone where they are not kept.
-        index: The columns' places in it, shape (m,).
-        held: All rows, where they are few; else None.
+    Of k ``numbers``, by ascending ``variables``, there are m columns, with curves where ``curved``.
+    They have means (``origin``), deviations, and one over these (``scales``), each (m,), 0 where
+    constant. ``complete`` rows count, shape (n,); None for all of them. ``table`` has the
+    correlations of these columns, at ``index``, and more, or variances alone; ``held`` are all
+    rows, where they are few.
     """
 
     source: StandardColumns
@@ -230,15 +210,7 @@ class Columns:
         curved: bool,
         crossed: bool,
     ) -> Columns:
-        """The columns over some rows.
-
-        Args:
-            source: The site's numbers.
-            variables: Positions, ascending, shape (k,).
-            complete: Which rows count, shape (n,); None for all of them.
-            curved: Whether there are curves.
-            crossed: Whether regressions need correlations.
-        """
+        """Columns of variables, ascending, over complete rows; ``crossed`` for regressions."""
         count = source.rows if complete is None else int(complete.sum())
         rows = None if complete is None else source.placed(complete)
         zeros = np.zeros(len(variables) * (1 + CURVES * curved))
@@ -294,20 +266,14 @@ class Columns:
         return among, across * (scales * self.scales[numbers][:, :, None] / self.count)
 
     def regressors(self, given: IndexArray, *, curved: bool) -> IndexArray:
-        """The columns of sets of numbers, and of their curves, shape (U, m).
-
-        Args:
-            given: Numbers by their order here, shape (U, k).
-            curved: Whether curves are regressors.
-        """
+        """The columns of sets of numbers, shape (U, k), and of their curves, shape (U, m)."""
         steps = len(self.variables) * np.arange(1 + CURVES * curved)
         return (given[:, None] + steps[:, None]).reshape(len(given), -1)
 
     def blocks(self, others: int = 0) -> Iterator[Rows]:
-        """Yield blocks of rows, shape (m, r), 0 in those that do not count, and which do.
+        """Yield blocks of rows that fit a cache with so many others, and which of them count.
 
-        Args:
-            others: Rows of other arrays that are to fit in a cache too.
+        Blocks have shape (m, r), 0 in rows that do not count.
         """
         if self.held is not None:
             yield self.held

@@ -15,17 +15,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
 from cipherdag.sites.compute.device import Device
-from cipherdag.sites.compute.score_tests.columns import (
-    CURVES,
-    Columns,
-    StandardColumns,
-    curves,
-)
-from cipherdag.sites.compute.score_tests.residuals import (
-    FEWEST_REST,
-    products,
-    pseudo_inverse,
-)
+from cipherdag.sites.compute.score_tests.columns import CURVES, Columns, StandardColumns, curves
+from cipherdag.sites.compute.score_tests.residuals import FEWEST_REST, products, pseudo_inverse
 from cipherdag.sites.compute.score_tests.shared_rows import distinct_numbers, shared_moments
 from cipherdag.statistics.array_functions import Array, at_least, functions_of, host, like
 from cipherdag.statistics.regression_fits import LEAST_REST
@@ -48,12 +39,7 @@ MOST_ALONE, ALONE_VALUES = 2**20, 2**15
 
 
 class NumberScores:
-    """Score tests of numbers given numbers at one site.
-
-    Args:
-        column: Values of one variable, float64 of shape (n,), NaN where missing.
-        device: Where to compute.
-    """
+    """Score tests of numbers given numbers at one site."""
 
     def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
         self._columns = StandardColumns(column, device)
@@ -65,11 +51,7 @@ class NumberScores:
         return self._columns.standard(variable)
 
     def answer(self, tests: IndexArray) -> ScoreMoments:
-        """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (B,) each; 0: not done.
-
-        Args:
-            tests: Positions of numbers, shape (B, 2 + k).
-        """
+        """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0: not done."""
         moments = np.zeros((3, len(tests)))
         alone: list[IndexArray] = []
         for mine, patterns in self._by_rows(tests):
@@ -192,12 +174,10 @@ def _curved(count: Any, given: int) -> Any:
 
 
 def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]:
-    """Tests that share residuals, some at a time, of shape (B, 2 + k).
+    """Tests (x, y, s1, ...) that share residuals, at most so many at a time.
 
-    Args:
-        tests: Shape (B, 2 + k).
-        whole: Whether they may be of any number of variables.
-        most: Tests of a part; given nothing there are `MOST_TESTS` variables on each side.
+    Parts are of any number of variables where they may be ``whole``; given nothing there are
+    `MOST_TESTS` variables on each side.
     """
     given = np.sort(tests[:, 2:], axis=1)
     if not given.size:
@@ -225,10 +205,8 @@ def _residuals(block: Array, complete: Array, count: Array) -> tuple[Array, Arra
 
     Both are 0 where the others leave nothing.
 
-    Args:
-        block: Values, 0 in rows that do not count, shape (B, 2 + k, n); they are overwritten.
-        complete: Which rows count, shape (B, n).
-        count: How many they are, shape (B,).
+    Both are 0 where the others leave nothing. The block, (B, 2 + k, n), is 0 in rows that do not
+    count, and is overwritten.
     """
     xp = functions_of(block)
     mean = block.sum(axis=2) / at_least(count, 1.0)[:, None]

@@ -45,12 +45,7 @@ class RegressionScores(NamedTuple):
 
 
 def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
-    """The test of two numbers given any columns; None where S leaves too little of one.
-
-    Args:
-        nuisance: Regressors, a constant among them, shape (n, k).
-        both: The numbers, shape (n, 2).
-    """
+    """The test of two numbers, (n, 2), given columns, (n, k); None where S leaves too little."""
     slopes, rank = least_squares(nuisance, both)
     left = both - nuisance @ slopes
     total = ((both - both.mean(axis=0)) ** 2).sum(axis=0)
@@ -72,16 +67,7 @@ def products(residuals: Array, rest: Array, complete: Array) -> Array:
 
 
 def clipped_residuals(residuals: Array, rest: Array, complete: Array) -> Array:
-    """Clipped residuals with about mean 0, whose squares add up to about ``rest``.
-
-    Args:
-        residuals: Shape (B, n), 0 in rows that do not count.
-        rest: Rows less coefficients, shape (B,).
-        complete: Which rows count, shape (B, n) or (1, n).
-
-    Returns:
-        Shape (B, n).
-    """
+    """Residuals, (B, n), clipped, with about mean 0, whose squares add up to about ``rest``."""
     xp = functions_of(residuals)
 
     def standard(values: Array) -> Array:

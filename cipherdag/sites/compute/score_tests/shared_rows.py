@@ -35,13 +35,7 @@ DENSE = 4
 
 
 def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> FloatArray:
-    """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (3, B); 0: not done.
-
-    Args:
-        columns: With curves, if these are to be regressors.
-        tests: Numbers by their order there, shape (B, 2 + k).
-        curved: Whether curves are regressors.
-    """
+    """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (3, B); 0: not done."""
     keys = position_keys(np.sort(tests[:, 2:], axis=1))
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     width = len(columns.variables)
@@ -70,11 +64,7 @@ def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> Floa
 
 
 def distinct_numbers(numbers: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return the distinct ones ascending, and of each number its index there.
-
-    Args:
-        numbers: From 0, none very large, of any shape.
-    """
+    """Return the distinct ones of small numbers ascending, and of each number its index there."""
     present: BoolVector = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=bool)
     present[numbers] = True
     return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
@@ -83,12 +73,9 @@ def distinct_numbers(numbers: IndexArray) -> tuple[IndexArray, IndexArray]:
 class _Regressions(NamedTuple):
     """Regressions of d numbers on each of U sets, whose residuals' squares add up to ``rest``.
 
-    Attributes:
-        numbers: Columns, shape (U, d).
-        regressors: Columns, shape (U, m).
-        slopes: Of the columns as they are, shape (U, d, m).
-        scale: What residuals are multiplied by; 0 where S leaves nothing, or too few rows, (U, d).
-        rest: Rows less coefficients, shape (U, d); 0 likewise.
+    Numbers are columns, (U, d), regressors (U, m), and slopes, (U, d, m), of the columns as they
+    are. Residuals are multiplied by ``scale``; it and ``rest``, rows less coefficients, (U, d), are
+    0 where S leaves nothing, or too few rows.
     """
 
     numbers: IndexArray
@@ -113,12 +100,8 @@ def _pieces(
 ) -> Iterator[list[_Regressions]]:
     """Yield regressions whose residuals are made together: all, or where all rows are kept a few.
 
-    Args:
-        columns: With curves, if these are to be regressors.
-        sets: That of every residual, shape (E, k).
-        number: Its number, shape (E,).
-        owner: The index of its set, shape (E,); sets of as many numbers follow one another.
-        curved: Whether curves are regressors.
+    Sets, (E, k), numbers and the index of each set are by residual; sets of as many numbers follow
+    one another.
     """
     _, starts, counts = np.unique(owner, return_index=True, return_counts=True)
     counts = counts[np.argsort(starts)]
@@ -180,11 +163,7 @@ class _Residuals:
         return host(total) / self._columns.count
 
     def products(self, index: IndexArray) -> tuple[FloatVector, FloatVector]:
-        """Sums of the products of two residuals, and of the squared products, shape (B,) each.
-
-        Args:
-            index: The two of each test, shape (B, 2).
-        """
+        """Sums of the products of each test's two residuals, and of squared products, (B,) each."""
         if len(self._groups) == len(self._groups[0].numbers) == 1:
             (left, first), (right, second) = (distinct_numbers(side) for side in index.T)
             if len(left) * len(right) <= DENSE * len(index):
@@ -219,13 +198,7 @@ class _Residuals:
         mean: FloatVector | None = None,
         size: FloatVector | None = None,
     ) -> list[FloatArray]:
-        """Sums over all rows of terms of the clipped residuals.
-
-        Args:
-            terms: Of a block of residuals, shape (E, r).
-            mean: Is taken from residuals before, if given.
-            size: Beyond `FURTHEST` of these they are clipped again.
-        """
+        """Sums over all rows of terms of clipped residuals, less ``mean``, clipped by ``size``."""
         sums: list[Array] = []
         for residuals, counts in self._blocks():
             xp, block = functions_of(residuals), residuals  # which nothing reads again

@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SCORE, Scores, ScoreSums, score_shape
+from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import model_step, site_fit
@@ -35,24 +35,16 @@ from cipherdag.statistics.regression_models import (
     predictor_columns,
 )
 
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.counter import DiscreteColumns
-
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
 FEWEST_EVENTS = 2
 """Rows of the rarest category of a response per coefficient of S."""
+LEAST_RANK = 1e-9
+"""Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
 
 
 class SiteRegressions:
-    """Score tests over one site's columns; null fits are cached, as tests share them.
-
-    Args:
-        categories: Number of categories of every variable, 0 for a number.
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-        standard: Values of a number in deviations from its mean.
-        device: Where to compute.
-    """
+    """Score tests over one site's columns; null fits are cached, as tests share them."""
 
     def __init__(
         self,
@@ -74,11 +66,7 @@ class SiteRegressions:
         self._fits: dict[Regression, Fit] = {}
 
     def scores(self, model: Regression) -> RegressionScores | None:
-        """The scores of a test; None where the site cannot do it.
-
-        Args:
-            model: Its last predictor is scored.
-        """
+        """The scores of a test of the model's last predictor; None where the site cannot do it."""
         size = math.prod(score_shape(model, self._categories))
         model = self._curved(model)
         design, response = self._expand.rows(model)
@@ -107,11 +95,6 @@ class SiteRegressions:
         """Scores of all components, shape (K,), a first category's among them, a, and f.
 
         Several are weighted: as in `table_moments`, by their variances.
-
-        Args:
-            model: Of the test.
-            test: What `scores` has made of it.
-            n_rows: Rows of all sites.
         """
         each: FloatMatrix = np.ones((1, 1))
         for side in score_shape(model, self._categories):
@@ -154,11 +137,7 @@ class SiteRegressions:
         return curved if squares and enough else model
 
     def _of_categories(
-        self,
-        model: Regression,
-        fit: Fit,
-        designs: tuple[Array, Array],
-        response: Array,
+        self, model: Regression, fit: Fit, designs: tuple[Array, Array], response: Array
     ) -> tuple[FloatVector, FloatMatrix]:
         """Scores of coefficients that are 0, and their covariances given those of S."""
         nuisance, other = designs
@@ -213,19 +192,8 @@ def _efficient(
     return np.where(positive, scores, 0.0), np.where(np.outer(positive, positive), covariance, 0.0)
 
 
-LEAST_RANK = 1e-9
-"""Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
-
-
 class SiteScores:
-    """Score tests over one site's rows.
-
-    Args:
-        categories: Number of categories of every variable, 0 for a number.
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-        counted: The codes as they are counted; None where all columns are numbers.
-        device: Where to compute.
-    """
+    """Score tests over one site's rows; ``counted`` codes are of use unless all are numbers."""
 
     def __init__(
         self,

@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE
+from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import placed
 from cipherdag.statistics.array_functions import (
     Array,
@@ -34,13 +35,16 @@ from cipherdag.statistics.array_functions import (
     maxima,
     segment_sums,
 )
-from cipherdag.statistics.contingency import TableForms, table_forms
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.counter import DiscreteColumns
+from cipherdag.statistics.contingency import TableForms, chi_square_tail, table_forms
 
 AT_ONCE = 1 << 20
 """Products of covariances up to which all tests are done together."""
+LEAST_SITE_VARIANCE = 1.0
+"""Where no cell varies by more, one site's are too far from normal for a chi-square."""
+MOST_TAIL = 1.0 - 1e-3
+"""Of p-values: beyond it scores would have no end."""
+DENSE_CELLS = 1 << 12
+"""Cells of a table that is counted as it is; of a larger one configurations that have rows."""
 
 
 class Margins(NamedTuple):
@@ -73,12 +77,7 @@ def weighted_moments(
     f^2 is the trace of Sigma^2, and half of what the fourth cumulants of rare counts add to the
     variance of the form, of which the site states its share of all rows.
 
-    Args:
-        margins: Of the strata of all tests.
-        sizes: How many of them each test has, shape (T,).
-        scores: U summed over strata, shape (m, k, T).
-        variances: V, likewise.
-        n_rows: Rows of all sites, N.
+    Each of ``sizes`` is the number of a test's strata; U and V are summed over strata.
     """
     rows, least = host(segment_sums(margins.total, sizes)), 1.0 / math.sqrt(n_rows)
     of_x, of_y = (
@@ -95,14 +94,7 @@ def weighted_moments(
 def _squared_covariance(
     margins: Margins, sizes: IndexArray, of_x: FloatArray, of_y: FloatArray
 ) -> FloatVector:
-    """The trace of Sigma^2 of every test, shape (T,).
-
-    Args:
-        margins: Of the strata of all tests.
-        sizes: How many of them each test has, shape (T,).
-        of_x: Weights of the components of x, shape (m, T).
-        of_y: Those of y, shape (k, T).
-    """
+    """The trace of Sigma^2 of every test, (T,), by weights of components, (m, T), (k, T)."""
     x, y = _covariances(margins.x, margins.total), _covariances(margins.y, margins.total)
     x *= margins.scale
     of_x, of_y = _of_pairs(of_x), _of_pairs(of_y)
@@ -132,11 +124,7 @@ def _covariances(margin: Array, total: Array) -> Array:
 
 
 def _of_pairs(weights: FloatArray) -> FloatArray:
-    """Products of the weights of two components, twice that of mixed pairs, shape (pairs, T).
-
-    Args:
-        weights: Shape (m, T).
-    """
+    """Products of the weights of two components, (m, T), twice of mixed pairs, shape (pairs, T)."""
     i, j, same = _pairs(len(weights))
     both = 2.0 * weights[i] * weights[j]
     both[same] /= 2.0
@@ -152,23 +140,12 @@ def _pairs(count: int) -> tuple[IndexArray, IndexArray, IndexArray]:
 
 Strata = tuple[IndexArray, Array]
 
-LEAST_SITE_VARIANCE = 1.0
-"""Where no cell varies by more, one site's are too far from normal for a chi-square."""
-MOST_TAIL = 1.0 - 1e-3
-"""Of p-values: beyond it scores would have no end."""
-DENSE_CELLS = 1 << 12
-"""Cells of a table that is counted as it is; of a larger one configurations that have rows."""
-
 
 class TableMoments(NamedTuple):
-    """Sums over a site's strata of B tests of m components each.
+    """Sums over a site's strata of B tests of m components each: U, a, f, and rows that vary.
 
-    Attributes:
-        scores: U, shape (B, m), weighted where there are several.
-        means: a, shape (B,).
-        spreads: f, likewise.
-        rows: Rows in strata that vary, likewise.
-        site_scores: The site's normal score and 1, 0 where it has none, shape (2, B).
+    U, (B, m), is weighted where it has several components; site scores, (2, B), are the site's
+    normal score and 1, or 0 where it has none.
     """
 
     scores: FloatArray
@@ -179,25 +156,17 @@ class TableMoments(NamedTuple):
 
 
 class TableScoreTests:
-    """Score tests of one site's categories.
-
-    Args:
-        columns: The site's rows, every variable with all its categories.
-    """
+    """Score tests of one site's categories, from columns with all their categories."""
 
     def __init__(self, columns: DiscreteColumns) -> None:
         self._columns = columns
 
     def answer(self, tests: IndexArray, n_rows: int) -> TableMoments:
-        """The moments of tests of one shape.
-
-        Args:
-            tests: x, y, s1, ..., sl, of as many categories of x and of y each, shape (B, 2 + l).
-            n_rows: Rows of all sites.
-        """
+        """The moments of tests of one shape, (x, y, s1, ..., sl), of so many rows of all sites."""
         levels = self._columns.levels
         shape = tuple(int(of_side) for of_side in levels[tests[0, :2]])
-        sides = tuple(map(_components, shape))
+        # of two categories the first is the one component
+        sides = tuple(1 if each == 2 else each for each in shape)  # noqa: PLR2004
         scores, site_scores = np.zeros((*sides, len(tests))), np.zeros((2, len(tests)))
         means, spreads, rows = np.zeros((3, len(tests)))
         for owner, counts in self._strata(tests, shape):
@@ -257,19 +226,10 @@ def _varying(owner: IndexArray, tables: Array) -> Iterator[Strata]:
         yield owner[chosen], floats(tables[like(chosen, tables)].swapaxes(0, 1).swapaxes(1, 2))
 
 
-def _components(categories: int) -> int:
-    """The number of components of a margin: of two categories the first alone."""
-    return 1 if categories == 2 else categories  # noqa: PLR2004
-
-
 def _cells(counts: Array, margins: Margins) -> Array:
     """Differences, variances and expected counts of components, shape (3, rows, columns, U).
 
     Of two categories what is expected of the first is its share of the other.
-
-    Args:
-        counts: Shape (rows, columns, U).
-        margins: Theirs.
     """
     r, c, n = margins
     # products first: exactly 0 where x or y is constant
@@ -295,8 +255,6 @@ def _forms(values: Array) -> TableForms:
 def normal_score(form: FloatVector, dof: FloatVector) -> FloatArray:
     """Normal score of a chi-square's upper tail, and 1; 0 without degrees of freedom, (2, B)."""
     from scipy.special import ndtri
-
-    from cipherdag.statistics.contingency import chi_square_tail
 
     done = dof > 0
     p_value = chi_square_tail(form, np.maximum(dof, 1.0 - done))
