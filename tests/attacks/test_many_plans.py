@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 import pytest
 from adversary import ROWS
-from cipherdag.sites.compute.pooled.score_sums.tables import normal_score
 from click.testing import CliRunner
 from site_logs import REASONS
 
@@ -34,6 +33,7 @@ from cipherdag.errors import (
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.questions.scores.score_test import p_values
+from cipherdag.sites.compute.score_tests.tables import normal_score
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
 

@@ -51,6 +51,26 @@ class CITestResult:
         return cls(p_value, statistic, dof, dependence, rows.astype(np.int64))
 
 
+class ColumnData(Protocol):
+    """What a test needs of a site's table, which knows of databases and their passwords."""
+
+    @property
+    def codes(self) -> NDArray[np.integer] | None: ...  # noqa: D102
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def ordered(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns codes and values as numbers, shape (n, p), NaN where missing."""
+
+    def scored_numbers(self) -> NDArray[np.float64]:
+        """Returns the same with three or more categories that are all numbers as these."""
+
+
 class CITest(Protocol):
     """A conditional-independence test evaluates batches over one site's data; it may cache."""
 
