@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import NotNumericError, ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.sites.table.site_table import SiteTable
 from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, position_keys
 
 N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
@@ -125,7 +124,7 @@ class CachedCITest(ABC):
 
     @classmethod
     @abstractmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, name: str, device: str) -> Self:
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """Makes the test of a site's table that ``spec`` asks for, computed as ``name``."""
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:

@@ -19,6 +19,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec, Constant, DegreesOfFreedom
 from cipherdag.sites.compute.ci_tests.ci_test import (
     CachedCITest,
+    ColumnData,
     TestBatch,
     computes,
     half,
@@ -27,7 +28,6 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 from cipherdag.sites.compute.counter import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
 from cipherdag.sites.compute.noise import Renamed, first_met, rows_digest
-from cipherdag.sites.table.site_table import SiteTable
 from cipherdag.statistics.array_functions import Array, host
 from cipherdag.statistics.contingency import (
     GSquared,
@@ -105,7 +105,7 @@ class DiscreteTest(CachedCITest):
         )
 
     @classmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, name: str, device: str) -> Self:
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
         assert table.codes is not None, "a discrete table has codes"
         return cls(

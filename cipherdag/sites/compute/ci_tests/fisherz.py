@@ -18,6 +18,7 @@ from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.compute.ci_tests.ci_test import (
     CachedCITest,
+    ColumnData,
     TestBatch,
     check_numbers,
     computes,
@@ -34,7 +35,6 @@ from cipherdag.sites.compute.device import (
     placed,
     resolve_device,
 )
-from cipherdag.sites.table.site_table import SiteTable
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -214,7 +214,7 @@ class FisherZTest(CachedCITest):
             self._observed = placed(~missing.T, self._device)
 
     @classmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, name: str, device: str) -> Self:
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
         del spec, name
         return cls(table.scored_numbers(), device=device)

@@ -24,6 +24,7 @@ from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, C
 from cipherdag.sites.compute.ci_tests.ci_test import (
     N_COLUMNS,
     CachedCITest,
+    ColumnData,
     TestBatch,
     check_numbers,
     computes,
@@ -32,7 +33,6 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels, KernelMoments
 from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, resolve_device
-from cipherdag.sites.table.site_table import SiteTable
 
 MEMORY = 512 * 2**20
 CACHE_MEMORY = 64 * 2**20
@@ -96,7 +96,7 @@ class KernelTest(CachedCITest):
         self._whole: tuple[KernelMoments, BoolVector, int] | None = None
 
     @classmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, name: str, device: str) -> Self:
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
         del name
         if table.rows > spec.kernel_rows:

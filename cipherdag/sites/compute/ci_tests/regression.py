@@ -14,6 +14,7 @@ from cipherdag.arrays import FloatMatrix
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.compute.ci_tests.ci_test import (
     CachedCITest,
+    ColumnData,
     TestBatch,
     computes,
     half,
@@ -22,7 +23,6 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, PROCESSOR, Device, resolve_device
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import site_fit, whole_step
-from cipherdag.sites.table.site_table import SiteTable
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, likelihood_ratio
 from cipherdag.statistics.regression_models import Regression, nested_models, too_large
@@ -55,7 +55,7 @@ class RegressionTest(CachedCITest):
         self._fits: dict[Regression, tuple[Fit, int]] = {}
 
     @classmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, name: str, device: str) -> Self:
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
         del name
         numbers = table.numbers()
