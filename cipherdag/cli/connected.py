@@ -275,7 +275,7 @@ def _resume_or_command(
 
 
 def _saved_plan(
-    file: Path, folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: float
+    file: Path, folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any
 ) -> None:
     from cipherdag.federation.simulated import Federation
     from cipherdag.protocol.plan import Plan
@@ -286,7 +286,7 @@ def _saved_plan(
 
 
 def _resume(
-    folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: float
+    folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any
 ) -> None:
     from cipherdag.cli.in_process import resume_run
     from cipherdag.federation.simulated import Federation
