@@ -292,13 +292,7 @@ class Session:
         """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
         self._require(self._present, "share")
-        ask = Ask(
-            number=self._number,
-            participants=self._present,
-            step=self._step,
-            content=content,
-            previous=self._previous,
-        )
+        ask = Ask(self._number, self._present, self._step, content, self._previous)
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
