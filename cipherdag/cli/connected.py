@@ -285,9 +285,7 @@ def _saved_plan(
     _carry_out(federation, plan, out, as_json=as_json, force=force)
 
 
-def _resume(
-    folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any
-) -> None:
+def _resume(folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any) -> None:
     from cipherdag.cli.in_process import resume_run
     from cipherdag.federation.simulated import Federation
     from cipherdag.results.folder import UNFINISHED, new_result_folder

@@ -68,7 +68,7 @@ def plan_lines(
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
         f"Purpose: {purpose}{'' if purpose.endswith(('.', '?', '!')) else '.'}",
-        *_mixed_lines(f"{plan.requester} {sites} {plan.purpose}"),
+        *[line for text in (plan.requester, sites, plan.purpose) for line in _mixed_lines(text)],
         *_protection_lines(plan, bits=opened == "bits"),
         *_lacking_lines(plan),
     ]
@@ -104,10 +104,12 @@ def plan_lines(
 
 
 def _mixed_lines(text: str) -> list[str]:
-    """A line for every word of the plan that looks like another one, written in two alphabets."""
+    """A line for every word of the plan that looks like another one, or like none."""
     return [
         f"{LOOK} the word '{word}' has letters of {' and '.join(alphabets)}: it may pass for "
         "another one. Ask who wrote it."
+        if alphabets
+        else f"{LOOK} a letter, {word}, shows nothing. Ask who wrote it."
         for word, alphabets in mixed_words(text).items()
     ]
 

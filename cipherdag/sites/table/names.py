@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
@@ -22,6 +23,8 @@ _JOINERS = frozenset("\u200c\u200d")  # Persian and Indic words are spelt with t
 _ALPHABETS = frozenset(
     ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
 )
+_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""What Unicode calls letters or marks, and no screen shows."""
 LARGEST_EXACT = 2**53
 _PLAIN_NUMERAL = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>0|[1-9][0-9]*)(?:\.(?P<part>[0-9]*))?(?P<power>[eE][+-]?[0-9]+)?"
@@ -58,22 +61,32 @@ def hidden_character(text: str) -> str | None:
 
 
 def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
-    """Words whose letters are of two alphabets or more that have letters of one shape.
+    """Words with letters of one shape of several alphabets, or of another one than most words.
+
+    Single letters, as in "β-blocker", and invisible letters within a word are told apart likewise.
 
     Returns:
-        The alphabets of each such word, by their names in Unicode.
+        The alphabets of each such word, by their names in Unicode; none of invisible letters.
     """
-    found = {}
-    for word in re.findall(r"[^\W\d_]+", text):
-        first_words = {unicodedata.name(letter, "").split(" ")[0] for letter in word}
-        if len(alphabets := first_words & _ALPHABETS) > 1:
-            found[word] = tuple(sorted(each.title() for each in alphabets))
-    return found
+    words = re.findall(r"[^\W\d_]+", text)
+    alphabets = {word: _alphabets(word) for word in words}
+    usual = Counter(each for word in words for each in alphabets[word]).most_common(1)
+    most = {usual[0][0]} if usual else set()
+    found: dict[str, tuple[str, ...]] = {}
+    for word, own in alphabets.items():
+        if len(own) > 1 or (len(word) > 1 and own - most):
+            found[word] = tuple(sorted(own))
+    return found | {visible(each): () for each in text if each in _BLANK_LETTERS}
+
+
+def _alphabets(word: str) -> set[str]:
+    first_words = {unicodedata.name(letter, "").split(" ")[0] for letter in word}
+    return {each.title() for each in first_words & _ALPHABETS}
 
 
 def visible(text: str) -> str:
     """The text, in escaped ASCII if it has an invisible character."""
-    if hidden_character(text) is None:
+    if hidden_character(text) is None and not _BLANK_LETTERS & {*text}:
         return text
     return text.encode("unicode_escape").decode("ascii")
 

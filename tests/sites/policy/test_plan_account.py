@@ -291,7 +291,13 @@ def test_a_name_in_letters_of_two_alphabets_is_marked():
     short = summary_lines(own, lines, n_variables=None, policy=Policy())
     assert [line for line in short if line in looks] == looks
     assert lines[1].startswith("Purpose"), "what a short account shows stays in front"
-    plain = {"requester": "Анна Мейер", "purpose": "Größe, naïveté, 東京, 50 µg"}
+    whole = msgspec.structs.replace(plan(Describe()), purpose="Who takes \u0430\u0441\u0435?")
+    (look,) = [line for line in plan_lines(whole) if line.startswith("LOOK")]
+    assert look.startswith("LOOK: the word '\u0430\u0441\u0435' has letters of Cyrillic:")
+    blank = msgspec.structs.replace(plan(Describe()), purpose="Do\u3164 they help?")
+    (look,) = [line for line in plan_lines(blank) if line.startswith("LOOK")]
+    assert look == "LOOK: a letter, \\u3164, shows nothing. Ask who wrote it."
+    plain = {"requester": "Анна Мейер", "purpose": "Größe, naïveté, 東京, 50 µg, β-blockers"}
     assert not any(
         line.startswith("LOOK")
         for line in plan_lines(msgspec.structs.replace(plan(Describe()), **plain))
