@@ -40,9 +40,9 @@ LIMITS = {
     "lines of the longest function": 70,
 }
 BUDGETS = {
-    "algorithms": 15180,
+    "algorithms": 14777,
     "audit": 1499,
-    "cli": 4941,
+    "cli": 4943,
     "deployment": 2040,
     "federation": 1898,
     "findings": 4151,
@@ -51,11 +51,11 @@ BUDGETS = {
     "privacy": 5626,
     "program": 446,
     "protocol": 5604,
-    "questions": 5278,
-    "results": 1530,
-    "sites": 24272,
+    "questions": 5469,
+    "results": 1542,
+    "sites": 24258,
     "statistics": 1942,
-    "the root": 1052,
+    "the root": 1074,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
 

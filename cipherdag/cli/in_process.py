@@ -44,6 +44,7 @@ from cipherdag.cli.parameters import (
 from cipherdag.cli.sources import TWO_SITES, source_files
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.questions.disclosure import sentences
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Algorithm
@@ -206,10 +207,11 @@ def _say_what_is_not_protected(name: str, source: str) -> None:
             "--min-cell-size contradicts --as-published: no count is small there",
             remedy="Leave out --min-cell-size, or --as-published.",
         )
-    opened = algorithm_class(name).published[source].opened
+    cls = algorithm_class(name)
+    opened = sentences(cls(**cls.published[source].parameters).disclosures())
     click.echo(
         f"As published ({source}): small counts are not protected, nor what one site alone can "
-        f"test; everybody in the run learns {opened}.",
+        f"test. Opened: {' '.join(opened)}",
         err=True,
     )
 

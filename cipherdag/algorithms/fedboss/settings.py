@@ -20,9 +20,9 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds
 from cipherdag.questions.question import Question
+from cipherdag.questions.scores.likelihoods import LARGEST_DISCOUNT
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore, grid_bits, least_consistent_prior
 

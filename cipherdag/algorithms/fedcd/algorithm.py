@@ -23,6 +23,7 @@ from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,
@@ -43,18 +44,8 @@ Asking = Generator[Question, FloatVector, FedCDOutcome]
 
 ROUNDING = 2.0**-20
 
-BELIEFS = (
-    "In every round and for every edge, the aggregated belief, and how many sites believe in it."
-)
-AGGREGATIONS = {
-    "proximity": "How many sites intervened near an edge, and how near, but not which; in how many "
-    "rows, about, and of sites that restrict no small counts, exactly.",
-    "naive": "The rows of all sites together.",
-}
-"""What the weights of an aggregation open."""
 TRAINING = frozenset(Training.__struct_fields__)
 VARIED = TRAINING | {"aggregation", "rounds", "max_rows"}
-OPENED = "the aggregated belief in every edge, how many sites believe in it, and sums of weights"
 PROPORTIONAL = frozenset({"full_mass"})
 NEVER = -1.0
 """As `consensus`: all rounds are run."""
@@ -105,13 +96,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
-        both logits), how many sites believe in the edge, and with ``proximity`` the sum of the
-        weights exp(beta r), or ``decay`` to the power of the distance, which tells how many sites
-        intervened near it, and how near, but not which: of sites that restrict small counts in
-        steps of rows and of weights, of others exactly, so that every site's rows of every
-        experiment follow, though not whose they are; with ``naive`` the rows of all sites
-        together. Sites learn the same sums, and the aggregated belief.
+        With ``proximity`` the sum of weights tells how many sites intervened near an edge, and how
+        near, but not which: of sites that restrict small counts in steps of rows and of weights, of
+        others exactly, so that every site's rows of every experiment follow, though not whose.
     """
 
     name: ClassVar[str] = "fedcd"
@@ -123,13 +110,11 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         "paper": Published(
             {"start": "sampled", "reach": "edges", "consensus": NEVER},
             VARIED | PROPORTIONAL | {"method", "prior_weight", "sharpness"},
-            OPENED,
             needed=PROPORTIONAL,
         ),
         "code": Published(
             {"reference": "code", "batch": 64, "consensus": NEVER},
             VARIED | {"decay", "least_weight"},
-            OPENED,
         ),
     }
 
@@ -163,17 +148,10 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         """The DAG by name, the beliefs as its evidence, and what was left out."""
         return concluded(outcome, facts.names)
 
-    @property
-    def leaves(self) -> str:
-        """What leaves, at most."""
-        return (
-            "averages of the sites' beliefs in every edge, and how many sites have an edge or "
-            "intervened near it."
-        )
-
-    def disclosures(self) -> tuple[str, ...]:
-        """Beliefs and votes, and what the weights add."""
-        return BELIEFS, AGGREGATIONS[self.aggregation]
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Beliefs, how many sites hold them, and what the weights add."""
+        weights = Quantity.ROWS if self.aggregation == "naive" else Quantity.WEIGHTS
+        return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES, weights))
 
     @property
     def most_rounds(self) -> int:

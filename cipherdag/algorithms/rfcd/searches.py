@@ -3,9 +3,6 @@
 `algorithm_1` is the paper's: it goes over DAGs and only adds edges. The other two go over Markov
 equivalence classes and also take edges off and turn them round, so that they find out of what an
 early edge led to: `best_first` keeps some graphs in view, `greedy` one.
-
-Leaks:
-    Which graphs are asked about; what is opened of them is the objective's to say.
 """
 
 from __future__ import annotations

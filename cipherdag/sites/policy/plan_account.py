@@ -18,6 +18,7 @@ from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
+from cipherdag.questions.disclosure import sentences
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.names import mixed_words
@@ -79,7 +80,7 @@ def plan_lines(
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan, names)
-        lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
+        lines += [f"Opened: {sentence}" for sentence in sentences(algorithm.disclosures())]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.plan import Plan
+from cipherdag.questions.disclosure import sentences
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.plan_account import IMPOSSIBLE, LOOK, changed_settings, sites_covered
 from cipherdag.sites.policy.policy import Policy
 
-BITS = (
-    "for every test one bit, whether it says dependent over all sites together, and a few totals "
-    "that the details list."
-)
 FIRST_RUN = "this site has approved no other run yet."
 
 
@@ -57,7 +52,7 @@ def summary_lines(
     else:
         changed = changed_settings(plan)
         lines += [
-            f"What leaves: {_leaves(plan, algorithm)}",
+            f"What leaves: {' '.join(sentences(algorithm.disclosures()))}",
             f"Who sees it: {_seen(plan)}",
             f"What the result can show: {algorithm.concludes.promise or 'computed totals.'}",
             f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
@@ -77,16 +72,6 @@ def _before(before: Sequence[str]) -> str:
         return FIRST_RUN
     more = f" {counted(len(before) - 1, 'more run')} in the details." if before[1:] else ""
     return f"{before[-1]}{more} Two runs together can show more than one."
-
-
-def _leaves(plan: Plan, algorithm: Algorithm[Any, Any]) -> str:
-    """What leaves all sites together, in one sentence."""
-    if algorithm.leaves:
-        return algorithm.leaves
-    if opened_of_tests(plan) == "bits":
-        return BITS
-    first = algorithm.disclosures()[0]
-    return f"{first[:1].lower()}{first[1:]}"
 
 
 def _seen(plan: Plan) -> str:

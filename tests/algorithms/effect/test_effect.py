@@ -210,7 +210,8 @@ def test_sites_whose_effects_differ_are_warned_of_and_others_are_not():
     )
     assert silent.finding.sets[0].between == ()
     assert silent.finding.estimate == found.finding.estimate
-    assert len(silent.disclosures) < len(found.disclosures)
+    assert "effects within single sites" in " ".join(found.disclosures)
+    assert "effects within single sites" not in " ".join(silent.disclosures)
 
 
 def test_of_two_sites_that_tell_their_own_effect_nothing_is_opened():
@@ -534,7 +535,6 @@ def test_a_site_with_few_rows_of_an_arm_stops_it_or_is_left_out():
     alone = federated(rest).run(Effect(**own))
     assert found.finding.sets[0].sites == 3
     assert found.report.warnings[0].startswith("1 of 4 sites are left out")
-    assert "less one another" in found.disclosures[-1]
     assert found.finding.estimate == pytest.approx(alone.finding.estimate, rel=1e-9)
     assert found.finding.standard_error == pytest.approx(alone.finding.standard_error, rel=1e-9)
     with pytest.raises(DataError, match="2 sites may tell of these rows, and 3 have to"):

@@ -15,7 +15,7 @@ from driving import drive
 from cipherdag import FedBOSS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
+from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
