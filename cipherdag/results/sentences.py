@@ -72,8 +72,8 @@ def disclosed_by(kinds: str) -> tuple[Disclosure, ...]:
 
 def phrase(kinds: str) -> str:
     """The phrase for a release of these kinds; an unknown kind is its own phrase."""
-    if kinds in PHRASES:
-        return PHRASES[kinds]
+    if named := [PHRASES[kind] for kind in kinds.split("+") if kind in PHRASES]:
+        return "; ".join(named)
     said = " ".join(sentences(disclosed_by(kinds))).rstrip(".")
     return f"at most {said[0].lower()}{said[1:]}" if said else kinds
 

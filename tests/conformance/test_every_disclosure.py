@@ -211,7 +211,13 @@ def test_releases_say_what_their_kinds_mean():
     releases = replayed("describe").run(policy=Policy(min_cell_size=0)).releases
     meaning = dict(zip(releases["kind"], releases["meaning"], strict=True))
     assert "the number of rows" in meaning["columns+contributors"]
-    assert all(meaning.values())
+    assert all(said and said != kind for kind, said in meaning.items())
+
+
+@pytest.mark.parametrize("kinds", ["schema-digest+relations", "label-positions+schema-digest"])
+def test_what_travels_with_a_digest_of_the_schema_is_said_beside_it(kinds):
+    said = ledger.phrase(kinds)
+    assert all(ledger.PHRASES[kind] in said for kind in kinds.split("+"))
 
 
 OLD = (
