@@ -43,10 +43,7 @@ METHODS = {
     "bits": FedBOSS(),
     "pooled": FedBOSS(within_sites=False),
     "pooled-11": FedBOSS(within_sites=False),
-    "sites": FedBOSS(scores="sites"),
-    "pooled bdeu": FedBOSS(score="bdeu", within_sites=False),
-    "pooled bic": FedBOSS(score="bic", penalty=1.0, within_sites=False),
-    "pooled ges": FedBOSS(search="ges", within_sites=False),
+    "sites": FedBOSS(reveal="sums"),
     "PC stratified": FedPC(),
     "PC pooled": FedPC(evidence="pooled"),
 }
@@ -170,28 +167,22 @@ def score_of(algorithm: FedBOSS, tables, truth) -> float:
         scores = MomentScores(
             np.corrcoef(rows, rowvar=False),
             len(rows),
-            penalty=algorithm.penalty,
-            per_parent=algorithm.per_parent * least_consistent_prior(len(names), len(rows)),
+            penalty=algorithm.scoring.penalty,
+            per_parent=least_consistent_prior(len(names), len(rows)),
             max_parents=1,
         )
         return sum(scores.score(v, own) for v, own in enumerate(dag)) / 2.0**BITS
-    return score_of_categories(algorithm, np.concatenate([own.codes for own in tables]), dag)
+    return score_of_categories(np.concatenate([own.codes for own in tables]), dag)
 
 
-def score_of_categories(algorithm: FedBOSS, codes, dag) -> float:
+def score_of_categories(codes, dag) -> float:
     """The same of categories, from the distinct rows of every family."""
     import numpy as np
 
     levels = np.array([len(np.unique(column)) for column in codes.T])
     rows = len(codes)
-    score = SetScore(
-        name="qnml" if algorithm.score == "auto" else algorithm.score,
-        rows=rows,
-        penalty=algorithm.table_penalty,
-        prior_rows=algorithm.prior_rows,
-        bits=grid_bits(rows),
-    )
-    prior = int(score.on_grid(np.array([algorithm.per_parent * np.log(len(levels))]))[0])
+    score = SetScore(rows=rows, bits=grid_bits(rows))
+    prior = int(score.on_grid(np.array([np.log(len(levels))]))[0])
 
     def of_set(positions):
         counts = np.unique(codes[:, positions], axis=0, return_counts=True)[1]

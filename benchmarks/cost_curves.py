@@ -22,6 +22,7 @@ from markdown_table import table
 from measuring import bytes_per_site, parser, timed, write_report
 
 from cipherdag import Federation, FedPC, Policy, Schema
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.sites.table.column import Column
 
 ROWS, SITES, DEGREE = 5000, 10, 3.0
@@ -33,12 +34,12 @@ VOTES_UP_TO = 300
 """Variables up to which votes run; their separating sets take minutes beyond."""
 KINDS = {
     "vote": FedPC(evidence="vote"),
-    "fisher": FedPC(evidence="fisher", sepset="search"),
-    "pooled": FedPC(evidence="pooled", sepset="search"),
+    "fisher": FedPC(evidence="fisher", voting=Voting(sepset="search")),
+    "pooled": FedPC(evidence="pooled", voting=Voting(sepset="search")),
 }
 EVIDENCE = {
     "vote": FedPC(evidence="vote"),
-    "vote, reference code": FedPC(reference="code"),
+    "vote, reference code": FedPC(evidence="vote", voting=Voting(reference="code")),
     **{kind: FedPC(evidence=kind) for kind in ("weighted_p", "fisher", "pooled")},
 }
 TITLES = {

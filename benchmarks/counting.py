@@ -23,7 +23,7 @@ import torch
 from markdown_table import table
 from measuring import parser, timed, write_report
 
-from cipherdag.sites.compute.counting.counter import DiscreteColumns
+from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR
 
 if TYPE_CHECKING:

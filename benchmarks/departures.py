@@ -20,14 +20,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd, Training
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 
 N_SITES = 5
-SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
+SMALL = {
+    "rounds": 2,
+    "training": Training(epochs=1, fit_steps=20, graph_steps=5, graphs=20, hidden=8),
+}
 STEPS = ("ask", "unmask", "finish")
 
 
@@ -72,7 +77,11 @@ def trials(seed, n_sites=N_SITES):
     for evidence in ("stratified", "weighted_p", "fisher", "pooled"):
         yield f"fedpc {evidence}", FedPC(evidence=evidence), sites(five, n_sites)
     for sepset in ("max", "mean", "vote"):
-        yield f"fedpc vote, {sepset}", FedPC(evidence="vote", sepset=sepset), sites(rows, n_sites)
+        yield (
+            f"fedpc vote, {sepset}",
+            FedPC(evidence="vote", voting=Voting(sepset=sepset)),
+            sites(rows, n_sites),
+        )
     yield "fedpc pooled numbers", FedPC(evidence="pooled"), sites(numbers, n_sites)
     yield "fedpc glm", FedPC(evidence="glm"), sites(mixed, n_sites)
     for name, rows_of in (("numbers", numbers), ("mixed", mixed)):
@@ -82,7 +91,11 @@ def trials(seed, n_sites=N_SITES):
     for evidence in ("weighted_p", "fisher"):
         yield f"fedcmfs {evidence}", FedCMFS(evidence=evidence), sites(five, n_sites, labels=labels)
     for objective in ("graph", "nodewise", "sum"):
-        yield f"rfcd {objective}", RFcd(beam=2, objective=objective), sites(numbers, n_sites)
+        yield (
+            f"rfcd {objective}",
+            RFcd(searching=Searching(beam=2), objective=objective),
+            sites(numbers, n_sites),
+        )
     yield "fedcd", FedCD(**SMALL), sites(done, n_sites, interventions="done")
 
 

@@ -170,7 +170,6 @@ def effect_deviations(rng: np.random.Generator, *, masked: bool) -> Deviations:
             site_effect=site_effect,
             truncate=float(rng.choice([0.0001, 0.01, 0.1])),
             reference=1 if treatment == "number" else int(rng.integers(1, 3)),
-            between=False,
         )
         logistic = outcome == "category" and estimator in ("regression", "aipw")
         if not (site_effect and logistic):  # a site's share of 0 or 1 has no finite indicator
@@ -243,20 +242,19 @@ def survival_deviations(rng: np.random.Generator, *, masked: bool) -> Deviations
     drawn = of_survival(rng)
     chosen = tuple(own for own in ("age", "arm", "sex", "stage") if rng.random() < 0.6) or ("arm",)
     edges = tuple(np.unique(rng.uniform(0.5, 35.0, rng.integers(3, 30)).round(1)).tolist())
-    ties = str(rng.choice(["efron", "breslow"]))
     used = ["months", "died", "arm", *chosen]
     complete = drawn.rows[used].notna().all(axis=1).to_numpy()
     rows, site = drawn.rows[complete], drawn.site[complete]
     for one_hazard in (False, True):
         algorithm = Survival(
             censored="after",
-            time="months", event="died", by="arm", adjust=chosen, edges=edges, ties=ties,
+            time="months", event="died", by="arm", adjust=chosen, edges=edges,
             site_effect=not one_hazard,
         )  # fmt: skip
         for way in ("plainly", "masked") if masked else ("plainly",):
             found = getattr(drawn, way)(algorithm)
             mark = ", masked" if way == "masked" else ""
-            known = survival_peers.of(found, rows, site, one_hazard=one_hazard, ties=ties)
+            known = survival_peers.of(found, rows, site, one_hazard=one_hazard)
             for name, (estimates, errors, *theirs) in known.items():
                 yield f"{name}{mark}", "statsmodels", *distances(estimates, errors, *theirs)
 

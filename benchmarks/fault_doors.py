@@ -16,7 +16,7 @@ from fault_cases import finished, runs
 from hospitals import SITES, wait_for
 from loopback import LoopbackStudy, free_port
 
-from cipherdag.deployment import certificates, coordinator_server, engine_checks, enrolment
+from cipherdag.deployment import certificates, engine_checks, enrolment, processes
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import CipherdagError
 from cipherdag.protocol import answering
@@ -67,13 +67,13 @@ def site_activates(coordinator, site, days):
 
 def server_starts(coordinator, _, days):
     """What a server says that starts while its clock is wrong."""
-    with clock(days, coordinator_server):
-        return named(lambda: coordinator_server.serve(coordinator, stopped=lambda _: True))
+    with clock(days, processes):
+        return named(lambda: processes.serve(coordinator, stopped=lambda _: True))
 
 
 def server_renewed(coordinator, site, days):
     """What a site says to a server whose certificate was renewed by a clock that was wrong."""
-    with clock(days, certificates, coordinator_server):
+    with clock(days, certificates, processes):
         certificates.certify_server(coordinator.path, host="localhost")
         with served(coordinator), connected(site) as heard:
             wait_for(lambda: any("the clock" in what for what in heard), "a word of the clock")
@@ -148,7 +148,7 @@ def held(make, rng):
     kind = str(rng.choice(list(STRANGERS)))
     host = str(rng.choice(["127.0.0.1", ""]))
     with patch.object(answering, "HANDSHAKE_S", SHORT_S), stranger(kind, port, rng, host):
-        end = named(lambda: coordinator_server.serve(coordinator, stopped=lambda _: True))
+        end = named(lambda: processes.serve(coordinator, stopped=lambda _: True))
     return {"kind": kind, "end": end} | starts(coordinator, before)
 
 
@@ -160,7 +160,7 @@ def doubled(make, rng):
     before = contents(second)
     with served(first):
         try:
-            coordinator_server.serve(second, stopped=lambda _: True)
+            processes.serve(second, stopped=lambda _: True)
             end = "UNNAMED start"
         except CipherdagError as error:
             naming = f"the study '{names[0]}'" in error.message
@@ -271,7 +271,7 @@ def served(coordinator):
 
     def serve():
         try:
-            coordinator_server.serve(coordinator, stopped=stopped, announce=said.append)
+            processes.serve(coordinator, stopped=stopped, announce=said.append)
         except Exception as error:  # noqa: BLE001 - raised below, in the caller's thread
             failed.append(error)
         finally:

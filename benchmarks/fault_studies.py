@@ -27,7 +27,7 @@ from nvflare.fuel.f3.sfm import heartbeat_monitor
 
 from cipherdag import FedPC
 from cipherdag.audit.auditing import verify
-from cipherdag.deployment import coordinator_server
+from cipherdag.deployment import processes
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.engine_checks import engine_address
 from cipherdag.errors import CipherdagError
@@ -225,7 +225,7 @@ class Threads(OverFlare):
         self.up.enter_context(proxied(self.proxies["all"]))
         ended = threading.Event()
         server = CoordinatorFolder(work / "coordinator")
-        self._start(coordinator_server.serve, server, stopped=ended.wait)
+        self._start(processes.serve, server, stopped=ended.wait)
         self.up.callback(ended.set)
         for name in SITES:
             self._start_site(SiteFolder(work / name))

@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 import statistics
 import warnings
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,6 +33,7 @@ from measuring import add_line, parser, read_lines, timed, write_report
 from cipherdag import CausalGraph, FedCD, Federation
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcd.cycles import without_cycles
+from cipherdag.algorithms.parameters import flattened, grouped, options_of
 from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import binary_graph, edge_probability
 from cipherdag.sites.answers.belief_answers import learn as train
@@ -43,6 +43,8 @@ from cipherdag.sites.compute.device import resolve_device
 
 FEDERATED = ("proximity", "proximity-tails", "proximity-edges", "naive", "isolated")
 ALONE = ("central", "dcdi", "gies", "igsp")  # the same whatever the number of sites
+TRAINING = ("epochs", "fit_steps", "graph_steps", "batch", "graphs", "hidden")
+AVERAGING = ("sharpness", "prior_weight", "start", "reach")
 METHODS = (*FEDERATED, *ALONE)
 DCDI = {"method": "dcdi-g", "rounds": 1, "epochs": 1, "fit_steps": 6000, "sparsity": 0.02}
 IGSP_LEVEL, IGSP_RUNS = 1e-3, 5
@@ -136,13 +138,10 @@ def learn(case, frame, names, options) -> tuple[list[CausalGraph], list[float]]:
         device=options.device,
     )
     sites = federation.sites[:1] if method == "isolated" else federation.sites
-    algorithm = parameters(options)
-    if method == "naive":
-        algorithm = replace(algorithm, aggregation="naive")
-    if method == "dcdi":
-        algorithm = replace(algorithm, **DCDI)
+    own = DCDI if method == "dcdi" else {"aggregation": "naive"} if method == "naive" else {}
     if method.startswith("proximity-"):
-        algorithm = replace(algorithm, reach=method.removeprefix("proximity-"))
+        own = {"reach": method.removeprefix("proximity-")}
+    algorithm = parameters(options, **own)
     answers = [Trainer(site.table, case, number, options) for number, site in enumerate(sites)]
     asking = algorithm.ask(Facts(len(names), len(sites), seed=seed))
     graphs, question = [], next(asking)
@@ -183,10 +182,10 @@ class Trainer:
         return weighted_answer(question, self.done[key], counts, self.table.rows, least=self.least)
 
 
-def parameters(options) -> FedCD:
-    names = ("rounds", "epochs", "fit_steps", "graph_steps", "batch", "graphs", "hidden", "start",
-             "sharpness", "reach", "prior_weight")  # fmt: skip
-    return FedCD(**{name: getattr(options, name) for name in names})
+def parameters(options, **others) -> FedCD:
+    names = ("rounds", *TRAINING, *AVERAGING)
+    given = {name: getattr(options, name) for name in names}
+    return FedCD(**grouped(FedCD, given | others))
 
 
 def gies_graph(frame, names) -> CausalGraph:
@@ -236,7 +235,7 @@ def regimes(frame, names) -> tuple[list[np.ndarray], list[list[int]]]:
 
 
 def figures(options, lines: list[dict]) -> dict:
-    settings = asdict(parameters(options)) | {
+    settings = flattened(FedCD, parameters(options).get_params()) | {
         name: getattr(options, name)
         for name in ("d", "observational", "per_variable", "min_cell_size", "deal")
     }
@@ -350,14 +349,10 @@ def parse():
     options.add_argument("--deal", choices=["vertical", "horizontal"], default="vertical")
     options.add_argument("--device", default="cpu")
     options.add_argument("--report", action="store_true", help="Print what is there, run nothing.")
-    default = FedCD()
-    for name in ("rounds", "epochs", "fit_steps", "graph_steps", "batch", "graphs", "hidden"):
-        flag = "--" + name.replace("_", "-")
-        options.add_argument(flag, type=int, default=getattr(default, name))
-    options.add_argument("--sharpness", type=float, default=default.sharpness)
-    options.add_argument("--prior-weight", type=float, default=default.prior_weight)
-    options.add_argument("--start", choices=["expected", "sampled"], default=default.start)
-    options.add_argument("--reach", choices=["ends", "tails", "edges"], default=default.reach)
+    known = options_of(FedCD)
+    for name in ("rounds", *TRAINING, *AVERAGING):
+        own, flag = known[name], "--" + name.replace("_", "-")
+        options.add_argument(flag, type=own.kind, choices=own.choices or None, default=own.default)
     return options.parse_args()
 
 

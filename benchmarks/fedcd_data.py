@@ -27,7 +27,7 @@ from measuring import (
     write_report,
 )
 
-from cipherdag import CausalGraph, FedCD, Federation, Policy
+from cipherdag import CausalGraph, FedCD, Federation, Policy, Training
 
 
 def main() -> None:
@@ -49,12 +49,14 @@ def measure(name: str, sites: int, options) -> dict:
     deal = "vertical" if regimes >= sites else "horizontal"
     algorithm = FedCD(
         rounds=options.rounds,
-        epochs=1,
-        fit_steps=options.fit_steps,
-        graph_steps=options.graph_steps,
-        batch=64,
-        graphs=options.graphs,
-        hidden=options.hidden,
+        training=Training(
+            epochs=1,
+            fit_steps=options.fit_steps,
+            graph_steps=options.graph_steps,
+            batch=64,
+            graphs=options.graphs,
+            hidden=options.hidden,
+        ),
     )
     results, started = {}, time.process_time()
     for protection in PROTECTIONS:

@@ -18,6 +18,7 @@ from markdown_table import table
 from measuring import parser, write_report
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.parameters import grouped
 
 DATA = ("alarm", "insurance", "win95pts", "linear-10", "linear-20", "linear-50")
 SIZES = (0, 1, 2, 3, 4, 5)
@@ -60,7 +61,9 @@ def skeleton(sample, seed: int, sites: int, **parameters) -> tuple[int, int]:
     federation = Federation.split(
         data, sites, seed=seed, schema=schema, policy=policy("vote"), device="cpu"
     )
-    found = federation.run(FedPC(evidence="vote", **parameters), seed=seed).finding.graph
+    found = federation.run(
+        FedPC(**grouped(FedPC, {"evidence": "vote", **parameters})), seed=seed
+    ).finding.graph
     own, true = (
         {frozenset((edge.source, edge.target)) for edge in graph.edges} for graph in (found, truth)
     )

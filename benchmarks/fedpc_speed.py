@@ -27,6 +27,7 @@ from measuring import PROTECTIONS, bytes_per_site, parser, peak_mb, timed, write
 from pc_peers import PEERS, PeerMissingError
 
 from cipherdag import CausalGraph, Federation, FedPC, Policy
+from cipherdag.algorithms.fedpc.algorithm import Voting
 
 OPEN = Policy(min_cell_size=0, max_values=2**53)
 ALPHA, LARGEST = 0.01, 3
@@ -66,7 +67,9 @@ def protections(arguments) -> dict:
             federation = Federation.split(
                 arguments.data, arguments.sites, seed=arguments.seed, protection=protection
             )
-            last[protection] = federation.run(FedPC(evidence="vote", sepset=arguments.sepset))
+            last[protection] = federation.run(
+                FedPC(evidence="vote", voting=Voting(sepset=arguments.sepset))
+            )
             if repeat:  # the first turn warms up
                 runs[protection].append(last[protection].seconds)
     found = {
@@ -141,7 +144,8 @@ def contestants(data: Path, sites: int, seed: int) -> tuple:
 
     def own(sepset):
         def run(_, alpha, largest):
-            algorithm = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest, sepset=sepset)
+            voting = Voting(sepset=sepset)
+            algorithm = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest, voting=voting)
             return federation.run(algorithm).finding.graph.skeleton()
 
         return run
@@ -198,7 +202,10 @@ def gaussian_here(variables: int, sites: int, repeats: int, seed: int) -> dict:
     federation = Federation.split(data, sites, seed=seed, policy=OPEN, device="cpu")
     before = peak_mb()
     sepset = "max" if variables <= SEARCH_BEYOND else "search"
-    runs = [timed(federation.run, FedPC(evidence="pooled", sepset=sepset)) for _ in range(repeats)]
+    runs = [
+        timed(federation.run, FedPC(evidence="pooled", voting=Voting(sepset=sepset)))
+        for _ in range(repeats)
+    ]
     result = runs[-1][2]
     return {
         "variables": variables,

@@ -26,11 +26,12 @@ from measuring import add_line, bytes_per_site, parser, read_lines, timed, write
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.evidence.registry import EVIDENCE as KINDS
+from cipherdag.algorithms.parameters import grouped
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 EVIDENCE = {
     "vote": {"evidence": "vote"},
-    "vote-code": {"reference": "code"},
+    "vote-code": {"evidence": "vote", "reference": "code"},
     "weighted_p": {"evidence": "weighted_p"},
     "fisher": {"evidence": "fisher"},
     "pooled-11": {"evidence": "pooled"},
@@ -130,7 +131,7 @@ def by_evidence(federation, case: dict, truth) -> dict:
         parameters = parameters | {"sepset": "search"}
     if case["data"] in NONLINEAR:
         parameters = parameters | {"test": "kci", "kernel_rows": KERNEL_ROWS}
-    result = federation.run(FedPC(**parameters), seed=case["sample"])
+    result = federation.run(FedPC(**grouped(FedPC, parameters)), seed=case["sample"])
     metrics = result.finding.metrics(truth)
     names = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision")
     return {name: getattr(metrics, name) for name in names} | {

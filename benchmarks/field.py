@@ -72,11 +72,10 @@ CASES = (
     *(f"{name}, {world}" for name in INDEPENDENT for world in WORLDS[:2]),
 )
 METHODS = {
-    "FedBOSS": FedBOSS(compare_sites=False),
-    "FedBOSS, discount 2": FedBOSS(discount=2, compare_sites=False),
-    "FedBOSS by sums": FedBOSS(reveal="sums", compare_sites=False),
-    "FedBOSS by sums, open": FedBOSS(reveal="sums", compare_sites=False),
-    "FedBOSS pooled, open": FedBOSS(within_sites=False, compare_sites=False),
+    "FedBOSS": FedBOSS(),
+    "FedBOSS by sums": FedBOSS(reveal="sums"),
+    "FedBOSS by sums, open": FedBOSS(reveal="sums"),
+    "FedBOSS pooled, open": FedBOSS(within_sites=False),
     "FedPC": FedPC(),
 }
 FIGURES = (

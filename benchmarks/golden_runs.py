@@ -9,8 +9,9 @@ order. ``result``: result.json. ``report``: the lines of the terminal, all other
 folder, what the log said, and the records of the ledgers. Times, numbers of bytes, versions, hashes
 and keys that are drawn anew in every run are taken out. A run that fails has its error in place of
 a result. With ``--keep FOLDER`` the texts are written, too, or compared with those written before.
-The runs stand in data/golden_runs.txt: data, algorithm, parameters; of the sites protection, keyed,
-and ``site.`` before a field of their policies. Digests hold on one machine with one set of
+The runs stand in data/golden_runs.txt: data, algorithm, parameters, or with ``published`` those of
+a paper or its program; of the sites protection, keyed, and ``site.`` before a field of their
+policies. Digests hold on one machine with one set of
 packages: on another write them anew before a change.
 """
 
@@ -39,6 +40,7 @@ import pandas as pd
 
 import cipherdag
 from cipherdag import CausalGraph, Federation, Knowledge, Policy, Run
+from cipherdag.algorithms.parameters import flattened, grouped
 from cipherdag.findings.graph_finding import GraphFinding
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -143,12 +145,15 @@ def outcome(line: str) -> dict[str, tuple[str, str]]:
     parameters: dict[str, Any] = SHORT.copy() if name == "FedCD" else {}
     parameters |= {key: _value(value) for key, value in (own.split("=", 1) for own in given)}
     own_keys, protection = parameters.pop("keyed", False), parameters.pop("protection", "none")
+    source = parameters.pop("published", "")
     limits = {key[5:]: parameters.pop(key) for key in [*parameters] if key.startswith("site.")}
     heard: list[tuple[str, np.ndarray]] = []
     said = logging.StreamHandler(io.StringIO())
     logging.getLogger("cipherdag").handlers = [said]
     try:
-        algorithm = listening(getattr(cipherdag, name), heard)(**parameters)
+        made = listening(getattr(cipherdag, name), heard)
+        values = flattened(made, parameters)
+        algorithm = made.as_published(source, **values) if source else made(**grouped(made, values))
         result = federation(data, own_keys, protection, **limits).run(algorithm, seed=3)
         found, report = written(result)
     except Exception as error:  # noqa: BLE001 - the other runs go on

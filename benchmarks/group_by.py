@@ -151,7 +151,7 @@ def by_bitmaps(file: Path, schema, levels) -> Callable:
     """The site's own way: read once, count the bits."""
     import torch
 
-    from cipherdag.sites.compute.counting.counter import DiscreteColumns
+    from cipherdag.sites.compute.counter import DiscreteColumns
     from cipherdag.sites.compute.device import PROCESSOR
     from cipherdag.sites.table.site_table import load_table
 

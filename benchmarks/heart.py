@@ -28,7 +28,7 @@ NO_ORDER = "glm, no order"
 RUNS = {
     "glm": ("heart_mixed.toml", {"evidence": "glm"}, 0),
     "glm, counts from 11": ("heart_mixed.toml", {"evidence": "glm"}, 11),
-    "glm, site effect": ("heart_mixed.toml", {"evidence": "glm", "site_effect": True}, 0),
+    "glm, site effect": ("heart_mixed.toml", {"evidence": "glm-site-effect"}, 0),
     NO_ORDER: ("heart_mixed.toml", {"evidence": "glm"}, 0),
     "binned, votes": ("heart.toml", {"evidence": "vote"}, 0),
     "binned, pooled": ("heart.toml", {"evidence": "pooled"}, 0),

@@ -27,8 +27,8 @@ import numpy as np
 from markdown_table import table
 from measuring import parser, write_report
 
+from cipherdag.graphs.ancestral.classes import dag_of_pag, pag_of_dag
 from cipherdag.graphs.ancestral.integration import LocalPAG, integrate_pags
-from cipherdag.graphs.ancestral.projection import dag_of_pag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
 from cipherdag.graphs.pag import PAG
 

@@ -47,16 +47,28 @@ CASES = (
 ROLES = ("site", "dealer", "twin", "holder", "relay")
 
 
+def score_tests(sizes, *, scores, variances, constant):
+    """Tests of "U^2 > V + constant for any component", within these bounds."""
+    count = int(sizes.sum())
+    each, one, none = np.arange(count), np.ones(count, dtype=np.int64), np.zeros(count, np.int64)
+    return Predicates(
+        np.concatenate([-scores * one, none]),
+        np.concatenate([scores * one, variances * one]),
+        sizes,
+        np.stack([each, each, each, one], axis=1),
+        np.stack([each, count + each, -one], axis=1),
+        -constant * one,
+    )
+
+
 def question(rng, rows, tests, components):
     """Predicates of so many components, and sums at and around their thresholds."""
     sizes = np.ones(tests, dtype=np.int64) + rng.multinomial(
         components - tests, np.full(tests, 1 / tests)
     )
-    each = np.ones(components, dtype=np.int64)
     score, variance = rows * GRID // 4, LARGEST_Z2 * rows * GRID**2 // 4
     constant = 6 * GRID**2
-    bounds = each * score, each * variance
-    predicates = Predicates.score_tests(sizes, *bounds, each, each * constant)
+    predicates = score_tests(sizes, scores=score, variances=variance, constant=constant)
     scores = rng.integers(-3000, 3001, components)
     off = rng.integers(-3, 4, components)
     sums = np.concatenate([scores, np.clip(scores**2 - constant - off, 0, variance)])
@@ -196,9 +208,7 @@ def exact(comparisons, seed):
         each = np.ones(EXACT_TESTS, dtype=np.int64)
         score, variance = rows * GRID // 4, LARGEST_Z2 * rows * GRID**2 // 4
         constant = 6 * GRID**2
-        predicates = Predicates.score_tests(
-            each, each * score, each * variance, each, each * constant
-        )
+        predicates = score_tests(each, scores=score, variances=variance, constant=constant)
         root = min(math.isqrt(variance + constant), score)
         near = rng.integers(-root, root + 1, EXACT_TESTS)
         scores = [

@@ -28,7 +28,7 @@ from measuring import add_line, bytes_per_site, parser, peak_mb, read_lines, tim
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
+from cipherdag.sites.compute.score_tests.numbers import NumberScores
 
 SITES, ROWS_OF_SITE = 3, 500
 COLUMNS, TESTS, NEAR = 37, 200, 3

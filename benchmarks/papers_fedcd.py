@@ -136,7 +136,7 @@ def of_length() -> dict:
     speed, seeds, structures = results("enco_speed"), 20, 4
     default = FedCD()
     epoch = min(run["cpu_s"] for run in speed["runs"])
-    hours = epoch * default.epochs * default.rounds * structures * seeds / 3600.0
+    hours = epoch * default.training.epochs * default.rounds * structures * seeds / 3600.0
     return {
         "here": f"not run: by the time of an epoch {2 * hours:.0f} processor hours with 2 sites "
         f"and {4 * hours:.0f} with 4",

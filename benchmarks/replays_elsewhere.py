@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 from measuring import parser, write_report
 
-from cipherdag import FedCD, Federation, FedPC, Policy, RFcd, Schema
+from cipherdag import FedCD, Federation, FedPC, Policy, RFcd, Schema, Training
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -67,8 +68,9 @@ def trials(heart):
         yield f"alarm, {evidence}", alarm, FedPC(evidence=evidence)
     if heart is not None:
         yield "heart, glm", hospitals(heart), FedPC(evidence="glm", max_cond_size=2)
-    yield "rfcd", chain, RFcd(beam=3)
-    yield "fedcd", intervened, FedCD(rounds=3, epochs=2, fit_steps=100, graph_steps=20, graphs=20)
+    yield "rfcd", chain, RFcd(searching=Searching(beam=3))
+    training = Training(epochs=2, fit_steps=100, graph_steps=20, graphs=20)
+    yield "fedcd", intervened, FedCD(rounds=3, training=training)
 
 
 def main() -> None:

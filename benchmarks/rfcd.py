@@ -20,7 +20,7 @@ from measuring import add_line, parser, read_lines, timed, write_report
 from polynomial_data import experiment
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
 from cipherdag.graphs.dags import matrix_of
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import compare
@@ -51,8 +51,8 @@ def rfcd_methods():
     found = {}
     for letter, score in SCORES.items():
         for beam in BEAMS:
-            found[f"RFcd-{letter} b={beam}"] = RFcd(score=score, search="beam", beam=beam)
-        found[f"RFcd-{letter} ges"] = RFcd(score=score, search="ges")
+            published = Searching(search="beam", beam=beam)
+            found[f"RFcd-{letter} b={beam}"] = RFcd(score=score, searching=published)
         found[f"RFcd-{letter} nodewise"] = RFcd(score=score, objective="nodewise")
         found[f"RFcd-{letter} sum"] = RFcd(score=score, objective="sum")
     return {"RFcd-B default": RFcd(), **found}

@@ -16,6 +16,7 @@ from measuring import PROTECTIONS, bytes_per_site, parser, same_aggregates, writ
 from polynomial_data import experiment
 
 from cipherdag import CausalGraph, Federation, Policy, RFcd
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.sites.drafts.inference import infer_schema
 
 SITES = (3, 5, 7)
@@ -50,7 +51,7 @@ def compared(table, schema, truth, n_sites, seed):
             protection=protection,
             device="cpu",
             policy=Policy(min_cell_size=0, allow_unprotected=True),
-        ).run(RFcd(search="beam"))
+        ).run(RFcd(searching=Searching(search="beam")))
         for protection in PROTECTIONS
     }
     if len({result.finding.graph for result in results.values()}) != 1:

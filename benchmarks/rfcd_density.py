@@ -12,7 +12,7 @@ from polynomial_data import experiment
 from rfcd import against, driven, ges_union
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.answers.site_view import SiteView
@@ -20,7 +20,7 @@ from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 
 D, SITES, ROWS = 10, 5, 1000
 NEIGHBOURS = (1.0, 1.5, 2.0, 3.0)
-SEARCHES = {"beam 10": RFcd(search="beam"), "ges": RFcd(search="ges")}
+SEARCHES = {"beam 10": RFcd(searching=Searching(search="beam")), "classes": RFcd()}
 
 
 def main() -> None:

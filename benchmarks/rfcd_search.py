@@ -16,16 +16,15 @@ from measuring import parser, timed, write_report
 from rfcd import driven
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from regretting import gaussian, linear_sites, scored
 
 SEARCHES = {
     "best-first, 3 kept": RFcd(),
-    "best-first, 10 kept": RFcd(kept=10),
-    "Algorithm 1, b = 10": RFcd(search="beam"),
-    "greedy": RFcd(search="ges"),
+    "best-first, 10 kept": RFcd(searching=Searching(kept=10)),
+    "Algorithm 1, b = 10": RFcd(searching=Searching(search="beam")),
 }
 MISSED = 0.01
 COHORTS = ((3, 200), (3, 1000), (5, 1000), (3, 5000))

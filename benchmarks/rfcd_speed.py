@@ -23,6 +23,7 @@ from polynomial_data import NEIGHBOURS
 
 from cipherdag import Federation, RFcd
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.protocol.session import Session
 from cipherdag.questions.regrets import pack_thresholds
 from cipherdag.sites.answers.site_view import SiteView
@@ -33,7 +34,7 @@ D, SITES, ROWS = 20, 5, 1000
 def main() -> None:
     arguments = parse()
     federation = Federation.simulate(linear_sites(arguments.seed), device="cpu")
-    federation.run(RFcd(search="beam", beam=1))  # warms up
+    federation.run(RFcd(searching=Searching(search="beam", beam=1)))  # warms up
     runs = {
         protection: [
             measured(replace(federation, protection=protection, sites=allowed(federation)))
@@ -120,7 +121,7 @@ def measured(federation):
 
     SiteView.answer, Session.ask = timed_answer, timed_ask
     try:
-        wall, cpu, result = timed(federation.run, RFcd(search="beam"))
+        wall, cpu, result = timed(federation.run, RFcd(searching=Searching(search="beam")))
     finally:
         SiteView.answer, Session.ask = answer, ask
     return {

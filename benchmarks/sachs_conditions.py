@@ -23,7 +23,7 @@ import pandas as pd
 from markdown_table import table
 from measuring import parser, timed, write_report
 
-from cipherdag import CausalGraph, FedBOSS, FedCD, Federation, FedPC, Policy, RFcd
+from cipherdag import CausalGraph, FedBOSS, FedCD, Federation, FedPC, Policy, RFcd, Training
 
 ALGORITHMS = {
     "FedPC, stratified": FedPC(),
@@ -35,7 +35,7 @@ ALGORITHMS = {
     "RFcd-B, sum": RFcd(objective="sum"),
     "RFcd-M": RFcd(score="mdl"),
     "FedBOSS": FedBOSS(),
-    "Fed-CD": FedCD(rounds=3, fit_steps=200, graphs=50, hidden=32),
+    "Fed-CD": FedCD(rounds=3, training=Training(fit_steps=200, graphs=50, hidden=32)),
 }
 MEASURES = ("shd", "reverse", "extra", "miss", "shd_cpdag", "right", "wrong")
 COLUMNS = (

@@ -9,7 +9,7 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 
-def of(found, rows, site, *, one_hazard, ties):
+def of(found, rows, site, *, one_hazard):
     """Per figure estimates and standard errors over the sites, and what statsmodels makes of them.
 
     Args:
@@ -17,7 +17,6 @@ def of(found, rows, site, *, one_hazard, ties):
         rows: Complete rows.
         site: The site of each.
         one_hazard: Whether the Cox model has one hazard, in bins.
-        ties: ``efron`` or ``breslow``.
     """
     edges = np.array(found.edges)
     months, died = rows["months"].to_numpy(), (rows["died"] == "yes").to_numpy()
@@ -32,7 +31,7 @@ def of(found, rows, site, *, one_hazard, ties):
     return {
         "Kaplan-Meier": _curves(found, rows["arm"].to_numpy(), times, inside),
         **{name: _test(*own) for name, own in tests.items()},
-        model: _cox(found, rows, *cox, ties),
+        model: _cox(found, rows, *cox),
     }
 
 
@@ -56,7 +55,7 @@ def _test(own, known):
     return np.array([own.statistic]), None, np.array(known[:1]), None
 
 
-def _cox(found, rows, times, ended, strata, ties):
+def _cox(found, rows, times, ended, strata):
     """Coefficients per unit and standard errors, of numbers by their deviations."""
     names = list(dict.fromkeys(own.column for own in found.model.ratios))
     columns = [rows[own].to_numpy() for own in names]
@@ -67,7 +66,7 @@ def _cox(found, rows, times, ended, strata, ties):
         for c, unit, own in zip(columns, units, numbers, strict=True)
     ]
     X = plain_effects.design(*columns)[:, 1:]
-    known = PHReg(times, X, ended.astype(int), strata=strata, ties=ties).fit(disp=0)
+    known = PHReg(times, X, ended.astype(int), strata=strata, ties="efron").fit(disp=0)
     per_column = [units[names.index(own.column)] for own in found.model.ratios]
     return (
         np.array([own.log_ratio for own in found.model.ratios]),

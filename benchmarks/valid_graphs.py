@@ -28,7 +28,18 @@ import pandas as pd
 from markdown_table import table
 from measuring import add_line, parser, read_lines, write_report
 
-from cipherdag import CPDAG, MPDAG, FedBOSS, Federation, FedFCI, FedPC, Knowledge, Policy, Run
+from cipherdag import (
+    CPDAG,
+    MPDAG,
+    FedBOSS,
+    Federation,
+    FedFCI,
+    FedPC,
+    Knowledge,
+    Policy,
+    Run,
+    Scoring,
+)
 from cipherdag.errors import CipherdagError
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
@@ -84,7 +95,8 @@ def measured(number: int, seed: int) -> dict:
 def algorithm(name: str, rng: np.random.Generator, known: Knowledge | None):
     """An algorithm with parameters at random."""
     if name == "FedBOSS":
-        return FedBOSS(knowledge=known, bootstrap=2 * int(rng.random() < 0.2), restarts=1)
+        bootstrap = 2 * int(rng.random() < 0.2)
+        return FedBOSS(knowledge=known, bootstrap=bootstrap, scoring=Scoring(restarts=1))
     own = {"alpha": float(rng.choice(LEVELS)), "knowledge": known}
     if name == "FedFCI":
         return FedFCI(**own, reveal=str(rng.choice(["bits", "sums"])))

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.describe.algorithm import Describe
     from cipherdag.algorithms.effect.algorithm import Effect
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
+    from cipherdag.algorithms.fedboss.settings import Scoring
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from cipherdag.findings.description import Description
     from cipherdag.findings.estimated_effect import EstimatedEffect
     from cipherdag.findings.features import SelectedFeatures
-    from cipherdag.findings.graph import LearntGraph
+    from cipherdag.findings.graph import LearntGraph, LearntPAG
     from cipherdag.findings.graph_check import CheckedGraph
-    from cipherdag.findings.pag import LearntPAG
     from cipherdag.findings.survival import SurvivalAnalysis
     from cipherdag.graphs.graph import CPDAG, MPDAG, CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
     from cipherdag.graphs.pag import PAG, PartialMixedGraph
+    from cipherdag.questions.local_beliefs import Training
     from cipherdag.results.run import Run
     from cipherdag.sites.drafts.inference import infer_schema
     from cipherdag.sites.policy.policy import Policy
@@ -39,8 +40,8 @@ __all__ = [
     "CPDAG", "MPDAG", "PAG", "CausalGraph", "CheckedGraph", "CipherdagError", "Describe",
     "Description", "Effect", "EstimatedEffect", "FedBOSS", "FedCD", "FedCMFS", "FedFCI", "FedPC",
     "Federation", "GraphCheck", "Knowledge", "LearntGraph", "LearntPAG", "PartialMixedGraph",
-    "Policy", "ProgressLine", "RFcd", "Run", "Schema", "SelectedFeatures", "Site", "Survival",
-    "SurvivalAnalysis", "infer_schema",
+    "Policy", "ProgressLine", "RFcd", "Run", "Schema", "Scoring", "SelectedFeatures", "Site",
+    "Survival", "SurvivalAnalysis", "Training", "infer_schema",
 ]  # fmt: skip
 _ALGORITHMS = (
     "Describe", "Effect", "FedBOSS", "FedCD", "FedCMFS", "FedFCI", "FedPC", "GraphCheck", "RFcd",
@@ -48,6 +49,7 @@ _ALGORITHMS = (
 )  # fmt: skip
 _HOMES = {
     **{f"algorithms.{name.lower()}.algorithm": name for name in _ALGORITHMS},
+    "algorithms.fedboss.settings": "Scoring",
     "errors": "CipherdagError",
     "federation.progress_line": "ProgressLine",
     "federation.simulated": "Federation",
@@ -55,13 +57,13 @@ _HOMES = {
     "findings.description": "Description",
     "findings.estimated_effect": "EstimatedEffect",
     "findings.features": "SelectedFeatures",
-    "findings.graph": "LearntGraph",
+    "findings.graph": "LearntGraph LearntPAG",
     "findings.graph_check": "CheckedGraph",
-    "findings.pag": "LearntPAG",
     "findings.survival": "SurvivalAnalysis",
     "graphs.graph": "CPDAG CausalGraph MPDAG",
     "graphs.knowledge": "Knowledge",
     "graphs.pag": "PAG PartialMixedGraph",
+    "questions.local_beliefs": "Training",
     "results.run": "Run",
     "sites.drafts.inference": "infer_schema",
     "sites.policy.policy": "Policy",

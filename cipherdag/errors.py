@@ -101,10 +101,7 @@ class GraphError(CipherdagError):
 class ParameterError(CipherdagError):
     __doc__ = summary = "A parameter is out of its range"
     exit_code = 2
-    default_remedy = (
-        "See the parameter's range in `cipherdag COMMAND --help`; for all parameters of an "
-        "algorithm, with --help-all."
-    )
+    default_remedy = "See the parameter's range in `cipherdag COMMAND --help-all`."
 
 
 class PrivacyError(CipherdagError):

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
@@ -44,26 +43,11 @@ Number = TypeVar("Number", np.int64, np.uint64)
 _POWERS = np.array([1 << bit for bit in range(63)], dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Whether one form is positive.
-
-    Attributes:
-        quadratic: (word, word, coefficient) of every product; a square names a word twice.
-        linear: (word, coefficient).
-        constant: What is added.
-    """
-
-    quadratic: tuple[tuple[int, int, int], ...] = ()
-    linear: tuple[tuple[int, int], ...] = ()
-    constant: int = 0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicates:
     """The tests of a batch, over the words of the sites' vectors.
 
-    Terms stand in ascending order of comparison and words, each once; `of` brings them into it.
+    Terms stand in ascending order of comparison and words, each once.
 
     Attributes:
         lowest: Least sum of every word over all sites, at most 0, shape (words,).
@@ -104,37 +88,6 @@ class Predicates:
         self._check_sizes()
 
     @classmethod
-    def of(
-        cls,
-        lowest: Sequence[int],
-        highest: Sequence[int],
-        tests: Sequence[Sequence[Comparison]],
-    ) -> Predicates:
-        """The predicates of tests that are spelled out.
-
-        Raises:
-            ParameterError: As the class, or a term is there twice.
-        """
-        forms = list(chain.from_iterable(tests))
-        quadratic = [
-            (form_index, min(i, j), max(i, j), factor)
-            for form_index, form in enumerate(forms)
-            for i, j, factor in form.quadratic
-        ]
-        linear = [(at, j, factor) for at, form in enumerate(forms) for j, factor in form.linear]
-        try:
-            return cls(
-                np.array(lowest, dtype=np.int64),
-                np.array(highest, dtype=np.int64),
-                np.array([len(test) for test in tests], dtype=np.int64),
-                np.array(sorted(quadratic), dtype=np.int64).reshape(-1, 4),
-                np.array(sorted(linear), dtype=np.int64).reshape(-1, 3),
-                np.array([form.constant for form in forms], dtype=np.int64),
-            )
-        except OverflowError:
-            raise ParameterError("a bound, coefficient or constant reaches 2**62") from None
-
-    @classmethod
     def joined(cls, parts: Sequence[Predicates]) -> Predicates:
         """The tests of several, whose words come one after the other."""
         words = np.cumsum([0, *(part.n_words for part in parts)])
@@ -147,38 +100,6 @@ class Predicates:
             np.concatenate([part.quadratic + np.array([a, w, w, 0]) for part, a, w in shifts]),
             np.concatenate([part.linear + np.array([a, w, 0]) for part, a, w in shifts]),
             np.concatenate([part.constants for part in parts]),
-        )
-
-    @classmethod
-    def score_tests(
-        cls,
-        sizes: IntegerVector,
-        largest_scores: IntegerVector,
-        largest_variances: IntegerVector,
-        factors: IntegerVector,
-        constants: IntegerVector,
-    ) -> Predicates:
-        """Tests of "U^2 > factor V + constant for any component".
-
-        Args:
-            sizes: Components of every test.
-            largest_scores: Bound of the size of every U.
-            largest_variances: Bound of every V, which is at least 0.
-            factors: What every V is multiplied by.
-            constants: What is added to it.
-
-        Returns:
-            Predicates over twice as many words: the scores of all components, then the variances.
-        """
-        count = largest_scores.size
-        each, one = np.arange(count), np.ones(count, dtype=np.int64)
-        return cls(
-            np.concatenate([-largest_scores, np.zeros_like(largest_variances)]),
-            np.concatenate([largest_scores, largest_variances]),
-            sizes,
-            np.stack([each, each, each, one], axis=1),
-            np.stack([each, count + each, -factors], axis=1),
-            -constants,
         )
 
     @classmethod

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import grouped, options_of, parameters_of
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.federation.simulated import Federation
@@ -96,17 +96,17 @@ def says_what_it_is_and_leaks(trial: Trial) -> None:
     assert own.name.islower(), "its name is in small letters"
     assert own.title, "it has no title"
     assert "Leaks:" in (own.__doc__ or ""), "its docstring has no Leaks: section"
-    silent = [name for name, known in parameters_of(own).items() if not known.help]
+    silent = [name for name, known in options_of(own).items() if not known.help]
     assert not silent, f"its docstring says nothing of {', '.join(silent)}"
 
 
 def discloses_with_every_choice(trial: Trial) -> None:
     """Whatever is chosen, it declares what a run may disclose."""
-    for name, known in parameters_of(type(trial.algorithm)).items():
+    own: Any = trial.algorithm
+    for name, known in options_of(type(trial.algorithm)).items():
         for choice in known.choices:
             with suppress(ParameterError):
-                own: Any = trial.algorithm
-                said = replace(own, **{name: choice}).disclosures()
+                said = replace(own, **grouped(type(own), {name: choice})).disclosures()
                 assert said, f"nothing with {name}={choice}"
 
 

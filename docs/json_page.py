@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cipherdag.cli.programs.json_schema import schema
+from json_schema import schema
 
 PAGE = Path(__file__).parent / "reference" / "json.md"
 

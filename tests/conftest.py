@@ -1,7 +1,5 @@
 """Fixtures of all tests; `costs` has what they cost and which run is which."""
 
-from __future__ import annotations
-
 import logging
 
 import commands

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from cipherdag.algorithms.parameters import check_parameters, parameters_of, require
+from cipherdag.algorithms.parameters import (
+    check_parameters,
+    flattened,
+    grouped,
+    options_of,
+    parameters_of,
+    require,
+)
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError
@@ -131,7 +138,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
                 else f"Take it as it is: {cls.title}().",
             )
         title = f"{cls.title} as published in its {source}"
-        return cls(**published.values(title, parameters_of(cls), varied))
+        given = published.values(title, options_of(cls), flattened(cls, varied))
+        return cls(**grouped(cls, given))
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -205,15 +213,19 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def used(self, conclusion: Conclusion, columns: ColumnTypes | None) -> dict[str, Any]:
         """The parameters that had a part in a run, with the values that were used, for its report.
 
+        Settings stand each by itself, and those of presets where they are not as usual.
+
         Args:
             conclusion: The run's.
             columns: What the columns are; None where only the sites know it.
         """
         del conclusion, columns
+        values = flattened(type(self), self.get_params())
         return {
-            name: value
-            for name, known in parameters_of(type(self)).items()
-            if (value := getattr(self, name)) not in EMPTY or known.kind is int  # no limit
+            name: values[name]
+            for name, known in options_of(type(self)).items()
+            if (values[name] not in EMPTY or known.kind is int)  # no limit
+            and (not known.preset or values[name] != known.default)
         }
 
     @abstractmethod

@@ -3,7 +3,7 @@
 A field's type says what it may hold: a ``Literal`` its choices, ``X | None`` that there may be
 none, ``tuple[X, ...]`` any number of values. Its metadata holds a range, or choices that a registry
 lists; the class's docstring says what it is, and the first sentence there is its help on the
-command line.
+command line. A field may hold a frozen type of several settings, each of which is an option.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, Literal, Union
 
+import msgspec
 import numpy as np
 
 from cipherdag.errors import ParameterError
@@ -32,13 +33,18 @@ _SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
 
 Reveal = Literal["auto", "bits", "sums"]
 """What is opened of tests: one bit of each, or the sums over the sites that it is computed from."""
+LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+"""Levels of tests of which bits leave: at any others, run after run would close in on a p-value."""
+PENALTIES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Penalties of scores that are compared, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """Numbers from ``low`` to ``high``, or the powers of two among them.
 
-    An end that is ``above`` or ``below`` does not belong to it.
+    An end that is ``above`` or ``below`` does not belong to it. Where bits leave a site with a
+    folder, only the ``steps`` do, if there are any.
     """
 
     low: float
@@ -46,6 +52,7 @@ class Range:
     above: bool = False
     below: bool = False
     powers: bool = False
+    steps: tuple[float, ...] = ()
 
     def holds(self, number: float) -> bool:
         """True if a value is a number of this range; NaN is none."""
@@ -75,6 +82,8 @@ class Parameter:
         help: What it is, in one sentence.
         member: Type of each, where the value is a tuple.
         graph: Whether it is a graph, as `CausalGraph.dumps` writes it.
+        parts: The parameters of a frozen type of settings, by name; empty of all others.
+        preset: Whether `Algorithm.as_published` alone sets it, so that it is nobody's option.
     """
 
     name: str
@@ -86,6 +95,8 @@ class Parameter:
     help: str
     member: type = str
     graph: bool = False
+    parts: Mapping[str, Parameter] = field(default_factory=dict)
+    preset: bool = False
 
     def fault(self, value: object) -> str:
         """The fault of a value in words; "" if there is none."""
@@ -102,7 +113,8 @@ class Parameter:
             return f"{self.name} must be of type {self.kind.__name__}, not {value!r}"
         if self.range is not None and not self.range.holds(value):  # type: ignore[arg-type]
             return f"{self.name} must be {self.range}, not {value!r}"
-        return ""
+        faults = (part.fault(getattr(value, name)) for name, part in self.parts.items())
+        return next(filter(None, faults), "")
 
     def _fault_of_members(self, value: object) -> str:
         kinds = (int, float) if self.member is float else (self.member,)
@@ -116,6 +128,8 @@ class Parameter:
         """The value that JSON, TOML or an option says; see `written`."""
         if self.kind is tuple and isinstance(plain, list):
             return tuple(plain)
+        if self.parts:
+            return self.kind(**{name: self.parts[name].read(own) for name, own in plain.items()})
         if self.optional and self.kind is int and plain == NO_LIMIT:
             return None
         if self.kind is not Knowledge or plain is None:
@@ -130,6 +144,8 @@ class Parameter:
             return "" if value is None else value.dumps()
         if self.kind is tuple:
             return list(value)
+        if self.parts:
+            return {name: part.written(getattr(value, name)) for name, part in self.parts.items()}
         return NO_LIMIT if value is None else value
 
 
@@ -140,9 +156,10 @@ def within(
     *,
     above: bool = False,
     below: bool = False,
+    steps: tuple[float, ...] = (),
 ) -> Any:
     """A field that holds a number of a range; see `Range`."""
-    return field(default=default, metadata={"range": Range(low, high, above, below)})
+    return field(default=default, metadata={"range": Range(low, high, above, below, steps=steps)})
 
 
 def row_bound() -> Any:
@@ -164,17 +181,78 @@ def one_of(default: str, choices: Iterable[str]) -> Any:
     return field(default=default, metadata={"choices": tuple(choices)})
 
 
+def settings(default: Any, ranges: Mapping[str, Range] | None = None) -> Any:
+    """A field that holds a frozen type of settings, each of them an option.
+
+    Args:
+        default: The settings as they usually are.
+        ranges: Of those whose type declares no range.
+    """
+    return field(default=default, metadata={"parts": ranges or {}})
+
+
+def preset(default: Any) -> Any:
+    """A field that presets alone set (`Algorithm.as_published`), also of a type of settings."""
+    parts: dict[str, Any] = {"parts": {}} if is_dataclass(default) else {}
+    return field(default=default, metadata={**parts, "preset": True})
+
+
 @cache
 def parameters_of(algorithm: type) -> Mapping[str, Parameter]:
-    """The parameters of an algorithm's class by name, in the order of its fields."""
+    """The parameters of an algorithm's class, or of a type of settings, by name, in their order."""
     hints = typing.get_type_hints(algorithm)
     said = _sentences(algorithm)
+    declared: list[tuple[str, Any, Mapping[str, Any]]]
+    if issubclass(algorithm, msgspec.Struct):
+        declared = [(own.name, own.default, {}) for own in msgspec.structs.fields(algorithm)]
+    else:
+        declared = [(own.name, own.default, own.metadata) for own in _fields(algorithm)]
     return {
-        item.name: _parameter(
-            item.name, hints[item.name], item.default, item.metadata, said.get(item.name, "")
-        )
-        for item in fields(algorithm)
+        name: _parameter(name, hints[name], default, metadata, said.get(name, ""))
+        for name, default, metadata in declared
     }
+
+
+@cache
+def options_of(algorithm: type) -> Mapping[str, Parameter]:
+    """The parameters of an algorithm's class by name, with settings each by itself."""
+    found: dict[str, Parameter] = {}
+    for name, parameter in parameters_of(algorithm).items():
+        parts = parameter.parts or {name: parameter}
+        found |= {key: replace(own, preset=parameter.preset) for key, own in parts.items()}
+    return found
+
+
+def flattened(algorithm: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of parameters, or what JSON says of them, with settings each by itself."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        known = parameters_of(algorithm).get(name)
+        if known is not None and known.parts and isinstance(value, Mapping):
+            flat |= value
+        elif known is not None and known.parts and isinstance(value, known.kind):
+            flat |= {part: getattr(value, part) for part in known.parts}
+        else:
+            flat[name] = value
+    return flat
+
+
+def grouped(algorithm: type, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an algorithm's parameters, of which settings are given each by itself.
+
+    Raises:
+        ParameterError: A setting is of another type, or beyond its range.
+    """
+    values: dict[str, Any] = {}
+    for name, known in parameters_of(algorithm).items():
+        given = {key: flat[key] for key in known.parts or (name,) if key in flat}
+        if known.parts and given:
+            for key, value in given.items():
+                require(not (fault := known.parts[key].fault(value)), fault)
+            usual = {key: getattr(known.default, key) for key in known.parts}
+            given = {name: known.kind(**usual | given)}
+        values |= given
+    return values
 
 
 def check_parameters(algorithm: object) -> None:
@@ -188,6 +266,10 @@ def check_parameters(algorithm: object) -> None:
     cls: Any = type(algorithm)
     for name, parameter in parameters_of(cls).items():
         value = _plain(getattr(algorithm, name))
+        if parameter.parts and isinstance(value, Mapping):  # settings as JSON has them
+            unknown = ", ".join(sorted(value.keys() - parameter.parts.keys()))
+            require(not unknown, f"{name} has no setting {unknown}")
+            value = grouped(cls, value).get(name, parameter.default)
         require(not (fault := parameter.fault(value)), fault)
         object.__setattr__(algorithm, name, value)
 
@@ -201,6 +283,10 @@ def require(condition: bool, message: str) -> None:
     """Raise ParameterError with this message unless the condition holds."""
     if not condition:
         raise ParameterError(message)
+
+
+def _fields(algorithm: Any) -> tuple[Field[Any], ...]:
+    return fields(algorithm)
 
 
 def _plain(value: object) -> object:
@@ -221,9 +307,16 @@ def _parameter(
     member = str
     if typing.get_origin(kind) is tuple:
         kind, (member, _) = tuple, typing.get_args(kind)
+    parts: Mapping[str, Parameter] = {}
+    if "parts" in metadata:
+        ranges = metadata["parts"]
+        parts = {
+            key: replace(own, range=ranges.get(key, own.range))
+            for key, own in parameters_of(kind).items()
+        }
     return Parameter(
         name, kind, default, choices, metadata.get("range"), bool(options), said, member,
-        graph=metadata.get("graph", False),
+        graph=metadata.get("graph", False), parts=parts, preset=metadata.get("preset", False),
     )  # fmt: skip
 
 
@@ -231,7 +324,7 @@ def _sentences(algorithm: type) -> dict[str, str]:
     """The first sentence that the docstrings of a class and its parents say of every field."""
     said = {}
     for parent in reversed(algorithm.__mro__):
-        if is_dataclass(parent):
+        if is_dataclass(parent) or issubclass(parent, msgspec.Struct):
             for name, text in _ENTRY.findall(inspect.cleandoc(parent.__doc__ or "")):
                 words = " ".join(text.replace("`", "").split())
                 said[name] = _SENTENCE.split(words, maxsplit=1)[0] + "."

@@ -67,13 +67,15 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
         ParameterError: There is no such algorithm or parameter, or it is out of its range.
     """
     cls = algorithm_class(name)
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import flattened, grouped, options_of
 
-    declared = parameters_of(cls)
-    given = dict(pair for pair in parameters.items() if pair not in cls.retired.items())
+    declared = options_of(cls)
+    given = flattened(cls, parameters)
+    given = dict(pair for pair in given.items() if pair not in cls.retired.items())
     if unknown := sorted(set(given) - set(declared)):
         raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
-    return cls(**{key: declared[key].read(value) for key, value in given.items()})
+    read = {key: declared[key].read(value) for key, value in given.items()}
+    return cls(**grouped(cls, read))
 
 
 def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:

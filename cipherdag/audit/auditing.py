@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import LedgerError, OutputError
-from cipherdag.pages.sheets import csv_text
+from cipherdag.pages.files import csv_text
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Received, read_transcript
 from cipherdag.protocol.progress import LedgerHead

@@ -25,7 +25,7 @@ from uuid import UUID
 import msgspec
 
 from cipherdag.errors import BundleError, SignatureError
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.sites.policy.plan_account import printable
 

@@ -32,7 +32,7 @@ from cipherdag.audit.contents import (
 )
 from cipherdag.audit.crate import METADATA, PROFILE, add_metadata
 from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputError
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from cipherdag.audit.contents import PLAN, SITES, SOURCE, Contents
 from cipherdag.errors import OutputError
-from cipherdag.pages.strict_json import to_json
+from cipherdag.pages.files import to_json
 
 if TYPE_CHECKING:
     from rocrate.rocrate import ROCrate

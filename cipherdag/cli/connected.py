@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from cipherdag.cli.adjustment import naming_other_sets
 from cipherdag.cli.help import example
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
@@ -29,6 +28,7 @@ from cipherdag.cli.options import (
 from cipherdag.cli.parameters import (
     AlgorithmCommand,
     AlgorithmGroup,
+    naming_other_sets,
     needed,
     nothing_named,
     parameter_options,
@@ -42,15 +42,22 @@ from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.federation.connected import ConnectedFederation
-    from cipherdag.protocol.plan import Plan, Protection
+    from cipherdag.protocol.plan import Plan
     from cipherdag.results.run import Run
+
+SETTINGS = ("purpose", "requester", "lacking", "protection", "timeout_s", "approval_s")
+"""Options that `Federation.connect` takes as they are."""
 
 
 def waiting_options() -> list[click.Option]:
     """Options that limit the wait for sites and for people."""
     return [
         click.Option(
-            ["--timeout"], type=float, default=600.0, show_default=True, help="Seconds per step."
+            ["--timeout", "timeout_s"],
+            type=float,
+            default=600.0,
+            show_default=True,
+            help="Seconds per step.",
         ),
         click.Option(
             ["--wait-for-approval", "approval_s"],
@@ -139,26 +146,22 @@ def _in_coordinator() -> click.Option:
     )
 
 
-def _plan(
-    name: str,
-    *,
-    folder: Path,
-    purpose: str,
-    requester: str,
-    lacking: Mapping[str, Sequence[int]],
-    protection: Protection,
-    seed: int,
-    out: Path | None,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def _asked(
+    name: str, folder: Path, options: Mapping[str, Any], seed: int
+) -> tuple[ConnectedFederation, Plan]:
+    """The sites that the options speak of, and the plan of an algorithm over them."""
     from cipherdag.algorithms.registry import make_algorithm
     from cipherdag.federation.simulated import Federation
 
-    federation = Federation.connect(
-        folder, purpose=purpose, requester=requester, protection=protection, lacking=lacking
-    )
-    plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
+    settings = {key: options[key] for key in SETTINGS if key in options}
+    federation = Federation.connect(folder, **settings)
+    return federation, federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
+
+
+def _plan(
+    name: str, *, folder: Path, seed: int, out: Path | None, as_json: bool, **options: Any
+) -> None:
+    federation, plan = _asked(name, folder, options, seed)
     lines = str(federation.explain(plan)).splitlines()
     value = Planned(plan.session.hex(), tuple(lines), None if out is None else str(out))
     if out is not None:
@@ -171,33 +174,14 @@ def _run(
     name: str,
     *,
     folder: Path,
-    purpose: str,
-    requester: str,
-    lacking: Mapping[str, Sequence[int]],
-    timeout: float,
-    approval_s: float,
-    protection: Protection,
     seed: int,
     out: Path | None,
     as_json: bool,
     force: bool,
     **options: Any,
 ) -> None:
-    from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.federation.simulated import Federation
-
-    federation = Federation.connect(
-        folder,
-        purpose=purpose,
-        requester=requester,
-        protection=protection,
-        timeout_s=timeout,
-        approval_s=approval_s,
-        lacking=lacking,
-    )
-    parameters = taken(name, options)
-    plan = federation.plan(make_algorithm(name, parameters), seed=seed)
-    with naming_other_sets(name, parameters):
+    federation, plan = _asked(name, folder, options, seed)
+    with naming_other_sets(name, plan.parameters):
         _carry_out(federation, plan, out, as_json=as_json, force=force)
 
 
@@ -239,11 +223,7 @@ def resumable_group(
 ) -> AlgorithmGroup:
     """A group of algorithms' commands that can also go on with a coordinator's run.
 
-    Args:
-        name: The group's name.
-        make: Makes the command of an algorithm's name.
-        summary: What the group does, without a full stop.
-        takes_files: See `AlgorithmGroup`.
+    ``summary`` says what the group does, without a full stop.
     """
     resume = (
         "Go on with the stopped run in this folder: the one that it named, or after a crash of "
@@ -295,34 +275,17 @@ def _resume_or_command(
 
 
 def _saved_plan(
-    file: Path,
-    folder: Path,
-    *,
-    timeout: float,
-    approval_s: float,
-    out: Path | None,
-    as_json: bool,
-    force: bool,
+    file: Path, folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any
 ) -> None:
     from cipherdag.federation.simulated import Federation
     from cipherdag.protocol.plan import Plan
 
     plan = Plan.read(file)
-    federation = Federation.connect(
-        folder, purpose=plan.purpose, timeout_s=timeout, approval_s=approval_s
-    )
+    federation = Federation.connect(folder, purpose=plan.purpose, **waiting)
     _carry_out(federation, plan, out, as_json=as_json, force=force)
 
 
-def _resume(
-    folder: Path,
-    *,
-    timeout: float,
-    approval_s: float,
-    out: Path | None,
-    as_json: bool,
-    force: bool,
-) -> None:
+def _resume(folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any) -> None:
     from cipherdag.cli.in_process import resume_run
     from cipherdag.federation.simulated import Federation
     from cipherdag.results.folder import UNFINISHED, new_result_folder
@@ -344,9 +307,7 @@ def _resume(
         )
     if out is not None:
         new_result_folder(out, force=force)
-    federation = Federation.connect(
-        run.parent.parent, purpose="", timeout_s=timeout, approval_s=approval_s
-    )
+    federation = Federation.connect(run.parent.parent, purpose="", **waiting)
     with following(as_json=as_json) as progress:
         result = federation.resume(run, progress=progress)
     _show_connected(result, out, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The coordinator's commands, and the export of a ledger for an auditor."""
+"""The coordinator's commands, and those by which both ends have PySyft carry their files."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
-from cipherdag.cli.options import FILE, FOLDER, NEW_FILE, OVERWRITE, outside_a_run
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, outside_a_run
 from cipherdag.cli.parameters import AlgorithmGroup
-from cipherdag.cli.programs.printed import Approved, Exported, as_json_option, printed
+from cipherdag.cli.programs.printed import Approved, as_json_option, printed
 from cipherdag.cli.site import code_lines, coded, in_folder, until_stopped
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.sites.study.study import EngineName, Request
-
-EXISTING = click.Path(exists=True, path_type=Path)
 
 
 def _coordinator_folder(folder: Path) -> CoordinatorFolder:
@@ -156,7 +154,7 @@ def coordinator_approve(
 @outside_a_run("nothing was changed")
 def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
-    from cipherdag.deployment.study_engine import connected_sites
+    from cipherdag.deployment.shared_folder import connected_sites
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
 
@@ -223,36 +221,9 @@ def coordinator_revoke(name: str, folder: CoordinatorFolder, *, as_json: bool) -
 @outside_a_run("the server is not running")
 def coordinator_start(folder: CoordinatorFolder) -> None:
     """Run the server that the sites connect to, until stopped (Ctrl-C or SIGTERM)."""
-    from cipherdag.deployment.coordinator_server import serve
+    from cipherdag.deployment.processes import serve
 
     until_stopped(partial(serve, folder, announce=click.echo), "Started. Stop with Ctrl-C.")
-
-
-@click.command("export")
-@click.argument("folder", type=EXISTING)
-@click.option("--out", type=NEW_FILE, required=True, help="File to write.")
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["jsonl", "csv", "html"]),
-    default="jsonl",
-    show_default=True,
-    help="jsonl keeps chain and signatures; csv is for tables; html is a page for the "
-    "data-protection officer.",
-)
-@click.option("--site", default="", help="Whose ledger, of a saved result with several.")
-@OVERWRITE
-@as_json_option
-def audit_export(folder: Path, out: Path, kind: str, site: str, *, as_json: bool) -> None:
-    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
-
-    FOLDER may also be a ledger that a site exported, or the saved result of a run in one process.
-    """
-    from cipherdag.audit.auditing import export
-
-    records = export(folder, out, kind, site=site)
-    lines = [f"Wrote {records} records to {out}"]
-    printed(Exported(str(out), records), lines, as_json=as_json)
 
 
 def _confirm(request: Request, codes: tuple[str, ...], *, quiet: bool) -> set[str]:
@@ -287,3 +258,60 @@ def _approved(approvals: Mapping[str, Path], folder: CoordinatorFolder) -> Appro
 
 def _send(done: Approved) -> list[str]:
     return [f"  send to '{name}': {path}" for name, path in done.send.items()]
+
+
+_CARRYING, _STOPPED = "Carrying. Stop with Ctrl-C.", "no file is carried"
+STUDY = click.option("--study", required=True, help="Name of the study.")
+EMAIL = click.option("--email", required=True, help="This end's account of Google Drive.")
+TOKEN = click.option("--token", type=FILE, required=True, help="The token Google gave for it.")
+
+
+@click.command("carry")
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.option("--coordinator", required=True, help="The coordinator's account of Google Drive.")
+@STUDY
+@EMAIL
+@TOKEN
+@outside_a_run(_STOPPED)
+def site_carry(folder: Path, coordinator: str, study: str, email: str, token: Path) -> None:
+    """Have PySyft carry the files in FOLDER, this site's of `site new --files`, until stopped.
+
+    It agrees to be a peer of the coordinator's account, and of no other.
+    """
+    from cipherdag.protocol.engines.folder import TO_COORDINATOR
+    from cipherdag.protocol.engines.pysyft_carrier import Peer, PySyftCarrier, log_in
+
+    client, peers = log_in(email, token), [Peer(coordinator, folder.absolute())]
+    carrier = PySyftCarrier(client, peers, study=study, outgoing=TO_COORDINATOR)
+    until_stopped(carrier.run, _CARRYING)
+
+
+@coordinator.command("carry")
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.option(
+    "--site",
+    "sites",
+    multiple=True,
+    required=True,
+    help="NAME=ACCOUNT of a site's Google Drive; for several sites several times.",
+)
+@STUDY
+@EMAIL
+@TOKEN
+@outside_a_run(_STOPPED)
+def coordinator_carry(
+    folder: Path, sites: tuple[str, ...], study: str, email: str, token: Path
+) -> None:
+    """Have PySyft carry the files in FOLDER, that of `coordinator new --files`, until stopped.
+
+    It asks the sites' accounts to be its peers.
+    """
+    from cipherdag.protocol.engines.folder import TO_SITE
+    from cipherdag.protocol.engines.pysyft_carrier import Peer, PySyftCarrier, log_in
+
+    named = [site.partition("=") for site in sites]
+    if not all(name and account for name, _, account in named):
+        raise click.UsageError("--site is like north=north@example.org")
+    peers = [Peer(account, folder.absolute() / name) for name, _, account in named]
+    carrier = PySyftCarrier(log_in(email, token), peers, study=study, outgoing=TO_SITE)
+    until_stopped(carrier.run, _CARRYING)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -132,14 +132,15 @@ def _learnt(
         result = Run.load(result_folder, LearntGraph)
     else:
         federation = _hospitals(network, protection, rows, seed)
-        algorithm = FedPC(reveal=reveal)
-        described: dict[str, Any] = {
-            "as_json": False,
-            "source": {},
-            "keep": result_folder,
-            "lines": first,
-        }
-        result = learn(federation, algorithm, seed, **described)
+        result = learn(
+            federation,
+            FedPC(reveal=reveal),
+            seed,
+            as_json=False,
+            source={},
+            keep=result_folder,
+            lines=first,
+        )
         result.save(result_folder, truth=network.graph, force=True)
     if first:
         show_account(result, network.graph)

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
+from cipherdag.algorithms.parameters import grouped
 from cipherdag.algorithms.registry import algorithm_class
-from cipherdag.cli.adjustment import naming_other_sets
 from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
     FILE,
+    TWO_SITES,
     following,
     out_options,
     run_options,
     show,
     site_names,
+    source_files,
 )
 from cipherdag.cli.parameters import (
     CHOSEN,
@@ -33,6 +35,7 @@ from cipherdag.cli.parameters import (
     AlgorithmCommand,
     AlgorithmGroup,
     named_knowledge_options,
+    naming_other_sets,
     needed,
     nothing_named,
     parameter_options,
@@ -41,7 +44,6 @@ from cipherdag.cli.parameters import (
     use_of,
     usual_options,
 )
-from cipherdag.cli.sources import TWO_SITES, source_files
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.disclosure import sentences
@@ -208,7 +210,7 @@ def _say_what_is_not_protected(name: str, source: str) -> None:
             remedy="Leave out --min-cell-size, or --as-published.",
         )
     cls = algorithm_class(name)
-    opened = sentences(cls(**cls.published[source].parameters).disclosures())
+    opened = sentences(cls(**grouped(cls, cls.published[source].parameters)).disclosures())
     click.echo(
         f"As published ({source}): small counts are not protected, nor what one site alone can "
         f"test. Opened: {' '.join(opened)}",
@@ -228,14 +230,8 @@ def execute(
 ) -> None:
     """Carry out a described run, save its result where ``out`` says, and show it.
 
-    Args:
-        source: The description, as ``run.toml`` has it.
-        schema: The study's schema; inferred if None.
-        labels: Labels in place of the schema's.
-        interventions: Column that names interventions, in place of the schema's.
-        out: Folder of the result.
-        as_json: One JSON object per line.
-        force: Whether a result in ``out`` may be overwritten.
+    The description is as ``run.toml`` has it. Labels and interventions stand in place of those of
+    the schema, which is inferred if it is None.
     """
     from cipherdag.results.folder import new_result_folder
 
@@ -284,7 +280,7 @@ def _carry_out(
 ) -> None:
     """Read the data, learn, save and show."""
     from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.findings.pag import LearntPAG
+    from cipherdag.findings.graph import LearntPAG
 
     if not as_json:
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")
@@ -312,7 +308,7 @@ def _carry_out(
 def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]:
     """The algorithm for these sites as ``run.toml`` has it; says which and why."""
     from cipherdag.algorithms.choice import Circumstances, choose
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
     tables = [site.table for site in federation.sites]
     rule = choose(
@@ -325,8 +321,8 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
     )
     title = algorithm_class(rule.algorithm).title
     click.echo(f"{title} is taken. {rule.reason}", err=True)
-    fields = parameters_of(algorithm_class(rule.algorithm)).items()
-    usual = {name: known.written(known.default) for name, known in fields}
+    fields = options_of(algorithm_class(rule.algorithm)).items()
+    usual = {name: own.written(own.default) for name, own in fields if not own.preset}
     return {"algorithm": rule.algorithm, "parameters": {**usual, **source["parameters"]}}
 
 
@@ -370,12 +366,13 @@ def learn(
     n_sites, names = len(federation.sites), federation.sites[0].table.names
     if lines and not as_json:
         click.echo("\n" + heading(algorithm, n_sites, federation.protection))
-    watched: dict[str, Any] = {
-        "n_sites": n_sites,
-        "names": names,
-        "most_rounds": algorithm.most_rounds,
-    }
-    with following(as_json=as_json, lines=lines, **watched) as progress:
+    with following(
+        as_json=as_json,
+        lines=lines,
+        n_sites=n_sites,
+        names=names,
+        most_rounds=algorithm.most_rounds,
+    ) as progress:
         return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 
 

@@ -16,21 +16,19 @@ RESUME_COMMAND = "cipherdag run --resume"
 
 
 @contextmanager
-def keeping(out: Path | None, *, command: str = RESUME_COMMAND) -> Iterator[Path]:
+def keeping(out: Path | None) -> Iterator[Path]:
     """The folder in which a new run keeps its rounds; once stopped, it says how to go on.
 
     Rounds of a run that was stopped, or whose folder could not be written, stay; those of a run
     that failed go, since it would fail again.
 
-    Args:
-        out: Folder of the result; a temporary one, which only this user may enter, where None.
-        command: The command that goes on, without its folder.
+    Without ``out`` it is a temporary one, which only this user may enter.
     """
     folder = out or Path(tempfile.mkdtemp(prefix="cipherdag-run-"))
     try:
         yield folder
     except (KeyboardInterrupt, OutputError):
-        if not _say_how(folder, command):
+        if not _say_how(folder, RESUME_COMMAND):
             forget(folder, whole=out is None)
         raise
     except CipherdagError:
@@ -46,10 +44,7 @@ def keeping_on(
 ) -> Iterator[None]:
     """While a run that was stopped goes on: once stopped again, it says how to go on.
 
-    Args:
-        folder: Its folder.
-        command: The command that goes on, without its folder.
-        parts: The folders of its runs in there, in their order, where it has several.
+    ``parts`` are the folders of its runs in there, in their order, where it has several.
     """
     try:
         yield
@@ -59,12 +54,7 @@ def keeping_on(
 
 
 def forget(folder: Path, *, whole: bool) -> None:
-    """Take away what a folder keeps of a run, and the folder if nothing else is in it.
-
-    Args:
-        folder: The folder.
-        whole: Whether to take it away with all that is in it.
-    """
+    """Take away what a folder keeps of a run, or all of it; and itself if nothing else is in it."""
     from cipherdag.results.folder import UNFINISHED
 
     shutil.rmtree(folder if whole else folder / UNFINISHED, ignore_errors=True)

@@ -50,11 +50,7 @@ def knowledge_option() -> click.Option:
 
 
 def text_of(path: Path | None) -> str:
-    """The text of a file of background knowledge, so that a saved run holds it; else empty.
-
-    Raises:
-        ParameterError: It cannot be read, or is no such file.
-    """
+    """The text of a file of background knowledge, so that a saved run holds it; else empty."""
     from cipherdag.graphs.knowledge import Knowledge
 
     text = "" if path is None else _read(path)
@@ -63,11 +59,7 @@ def text_of(path: Path | None) -> str:
 
 
 def with_edges(text: str, options: Mapping[str, Any]) -> str:
-    """Knowledge as TOML, with what ``--forbid``, ``--require`` and ``--tiers`` add to it.
-
-    Raises:
-        ParameterError: There are tiers in both, or the file of them is not as it should be.
-    """
+    """Knowledge as TOML, with what ``--forbid``, ``--require`` and ``--tiers`` add to it."""
     from cipherdag.graphs.knowledge import Knowledge, read_tiers
 
     if not any(options.get(each) for each in EDGES):

@@ -47,16 +47,13 @@ class LiveState:
     Attributes:
         began: When it began, as `time.monotonic`.
         round: The round in progress; 0 before the first.
-        label: What it asks.
         rounds: Rounds finished since it began.
         number: The last of them, by its number in the run.
         values: Values that each site has answered.
         sent: Bytes that left each site.
         present: Sites whose answers are in the last sum.
-        n_cohort: Number of sites that the run began with.
         skeleton: The last skeleton that was asked about.
         names: The variables in the order of their positions; empty where only sites know them.
-        ended: Whether the run has ended.
     """
 
     began: float
@@ -74,17 +71,11 @@ class LiveState:
 
 
 class LiveRun:
-    """Follows a run as its `Watcher`; `state` may be read from any thread.
-
-    Attributes:
-        state: The run as it stands.
-        read: When the state was last read, as `time.monotonic`.
-        end_read: Set once the end has been read.
-    """
+    """Follows a run as its `Watcher`; `state` may be read from any thread."""
 
     def __init__(self) -> None:
         self.state = LiveState(time.monotonic())
-        self.read = -math.inf
+        self.read = -math.inf  # when the state was last read, as `time.monotonic`
         self.end_read = threading.Event()
         self._progress: Callable[[RoundReport], None] = lambda _: None
 

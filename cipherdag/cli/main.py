@@ -14,17 +14,15 @@ import click
 import msgspec
 
 from cipherdag import errors
-from cipherdag.cli.adjustment import other_sets
-from cipherdag.cli.bundle import audit_bundle, show_bundle
-from cipherdag.cli.carry import coordinator_carry, site_carry
+from cipherdag.cli.audit import audit
 from cipherdag.cli.connected import resumable_group
-from cipherdag.cli.coordinator import audit_export, coordinator
+from cipherdag.cli.coordinator import coordinator, site_carry
 from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_group
 from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
-from cipherdag.cli.parameters import graph_of
+from cipherdag.cli.parameters import graph_of, other_sets
 from cipherdag.cli.programs.mcp_server import mcp
 from cipherdag.cli.programs.printed import (
     ShownEdge,
@@ -77,11 +75,11 @@ for command in (
     site,
     coordinator,
     mcp,
+    audit,
 ):
     cli.add_command(command)
 site.add_command(site_knowledge)
 site.add_command(site_carry)
-coordinator.add_command(coordinator_carry)
 
 
 @cli.command()
@@ -94,7 +92,7 @@ def report(folder: Path, truth: Path | None, out: Path | None, *, as_json: bool)
     """Write the report of the result in FOLDER anew, from what was saved."""
     from datetime import UTC, datetime
 
-    from cipherdag.findings.pag import LearntPAG
+    from cipherdag.findings.graph import LearntPAG
     from cipherdag.results.run import Run
     from cipherdag.sites.table.schema import Schema
 
@@ -106,69 +104,6 @@ def report(folder: Path, truth: Path | None, out: Path | None, *, as_json: bool)
     page = result.page(truth=true, written=datetime.now(UTC))
     write_whole(file, page)
     printed(Written(str(file)), [f"Wrote {file}"], as_json=as_json)
-
-
-@cli.group()
-def audit() -> None:
-    """Read and check what left each site."""
-
-
-audit.add_command(audit_export)
-audit.add_command(audit_bundle)
-
-
-@audit.command("verify")
-@click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--ledger", "ledgers", type=FILE, multiple=True, help="A site's exported ledger.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> None:
-    """Check every ledger of a result or site: chain, signatures, and that none was cut.
-
-    With --ledger, FOLDER is that of a coordinator's run. Each site's ledger is then compared with
-    what the coordinator received. Standard error names lines before which a site's clock ran
-    backwards: a clock proves nothing.
-
-    FOLDER may also be a bundle that `cipherdag audit bundle` wrote. Its plan, approvals, ledgers
-    and the digest of every file are checked.
-    """
-    from cipherdag.audit.auditing import verify
-    from cipherdag.audit.bundle import verify_bundle
-
-    if folder.is_file():
-        if ledgers:
-            raise click.UsageError("--ledger goes with the folder of a coordinator's run")
-        show_bundle(verify_bundle(folder), as_json=as_json)
-        return
-    checks = verify(folder, ledgers)
-    for check in checks:
-        if check.remark:
-            click.echo(f"{check.head.site}: {check.remark}", err=True)
-    if as_json:
-        heads = {check.head.site: asdict(check.head) for check in checks}
-        click.echo(json.dumps(heads))
-        return
-    for check in checks:
-        head = check.head
-        said = f"{head.site}: {head.records} records, unbroken, signed; last hash {head.hash[:16]}"
-        click.echo(f"{said}{check.received}")
-
-
-@audit.command("show")
-@click.argument("folder", type=EXISTING_FOLDER)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
-def audit_show(folder: Path, *, as_json: bool) -> None:
-    """Say in sentences what left each site."""
-    from cipherdag.results.folder import read_folder_releases
-    from cipherdag.results.sentences import release_lines
-
-    releases = read_folder_releases(folder)
-    if as_json:
-        for records in releases.values():
-            for record in records:
-                click.echo(json.dumps(msgspec.structs.asdict(record)))
-        return
-    click.echo("\n".join(release_lines(releases)))
-    click.echo("--json lists every site's releases one by one, each with its size.")
 
 
 @cli.group()

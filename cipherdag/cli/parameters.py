@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +17,14 @@ from click.core import ParameterSource
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.help import EXPERTS, WHOLE, whole_help, write_section
 from cipherdag.cli.knowledge import EDGES, edge_options, text_of, with_edges
-from cipherdag.cli.options import FILE
-from cipherdag.cli.sources import is_source
+from cipherdag.cli.options import FILE, is_source
+from cipherdag.errors import DataError
+from cipherdag.graphs.identification.answers import MOST_SETS, Identified
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.parameters import Parameter
     from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.identification.answers import Answer
 
 
 AS_PUBLISHED = "--as-published"
@@ -41,10 +46,7 @@ _NEEDED = {
 class AlgorithmCommand(click.Command):
     """An algorithm's command; ``--as-published`` may stand without saying of what source.
 
-    Args:
-        name: As `click.Command` takes it.
-        usual: The parameters of the algorithm that its short help shows; None: all.
-        settings: What else `click.Command` takes.
+    ``usual`` are the parameters of the algorithm that its short help shows; None: all.
     """
 
     def __init__(
@@ -89,11 +91,8 @@ class AlgorithmCommand(click.Command):
 class AlgorithmGroup(click.Group):
     """A group with a command for every algorithm, each made when it is asked for.
 
-    Args:
-        name: The group's name.
-        make: Makes the command of an algorithm's name.
-        takes_files: Whether files may stand in place of an algorithm, which is then `CHOSEN`.
-        settings: What `click.Group` takes.
+    ``make`` makes the command of an algorithm's name. With ``takes_files`` files may stand in place
+    of an algorithm, which is then `CHOSEN`.
     """
 
     def __init__(
@@ -150,19 +149,19 @@ class AlgorithmGroup(click.Group):
 
 
 def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> list[click.Option]:
-    """One option for every parameter of an algorithm.
+    """One option for every parameter of an algorithm that no preset fixes.
 
-    Args:
-        name: The algorithm.
-        values: Values of a run, as TOML has them, in place of the usual ones; with them there is
-            no option for all parameters as published.
+    With the values of a run, as TOML has them, these are the defaults, and there is no option for
+    all parameters as published.
     """
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
-    declared = parameters_of(algorithm_class(name))
+    cls = algorithm_class(name)
+    varied = set[str]().union(*(each.varied for each in cls.published.values()))
+    offered = varied if values is None else values
+    declared = {k: own for k, own in options_of(cls).items() if not own.preset or k in offered}
     if values is None:
-        sources = [*algorithm_class(name).published]
-        published = [_as_published(sources)] if sources else []
+        published = [_as_published([*cls.published])] if varied else []
         return [*map(_option, declared.values()), *published]
     return [
         _option(replace(each, default=each.read(values[key])) if key in values else each)
@@ -191,12 +190,12 @@ def nothing_named(context: click.Context) -> click.UsageError:
 
 def usual_options(name: str, options: Sequence[click.Parameter]) -> frozenset[str] | None:
     """The names of the options that the short help of an algorithm's command shows; None: all."""
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
     usual = algorithm_class(name).usual
     if usual is None:
         return None
-    hidden = parameters_of(algorithm_class(name)).keys() - {*usual}
+    hidden = options_of(algorithm_class(name)).keys() - {*usual}
     shown = {str(each.name) for each in options} - hidden - EXPERTS
     return frozenset(shown)
 
@@ -212,19 +211,22 @@ def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """An algorithm's parameters among the values of options, as TOML can have them.
 
     Raises:
-        ParameterError: One that is said contradicts ``--as-published``.
+        ParameterError: One that is said contradicts ``--as-published``, or needs it.
     """
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import flattened, options_of, require
 
-    parameters = parameters_of(algorithm_class(name))
+    cls = algorithm_class(name)
+    parameters = options_of(cls)
     source = options.get("as_published")
     if KNOWLEDGE in parameters:
         options = {**options, KNOWLEDGE: with_edges(options[KNOWLEDGE], options)}
     if source is None:
-        return {key: options[key] for key in parameters}
+        wrong = [key for key, each in parameters.items() if each.preset and said(key)]
+        require(not wrong, f"{', '.join(wrong)} goes with {AS_PUBLISHED} only")
+        return {key: options[key] for key, each in parameters.items() if not each.preset}
     given = {key: parameters[key].read(options[key]) for key in parameters if said(key)}
-    made = algorithm_class(name).as_published(source, **given)
-    return {key: parameter.written(getattr(made, key)) for key, parameter in parameters.items()}
+    made = flattened(cls, cls.as_published(source, **given).get_params())
+    return {key: parameter.written(made[key]) for key, parameter in parameters.items()}
 
 
 def said(option: str) -> bool:
@@ -251,6 +253,8 @@ def _option(parameter: Parameter) -> click.Option:
         sentences.append(f"{str(parameter.range).capitalize()}.")
     if parameter.optional and parameter.kind is int:
         sentences.append("-1 for no limit.")
+    if parameter.preset:
+        sentences.append(f"With {AS_PUBLISHED} only.")
     settings: dict[str, Any] = {"help": " ".join(sentences)}
     if parameter.kind is bool:
         settings["is_flag"] = True
@@ -308,3 +312,35 @@ def graph_of(source: Path) -> CausalGraph:
 def _graph(source: Path | None) -> str:
     """The text of a graph, so that a saved run holds it; else empty."""
     return "" if source is None else graph_of(source).dumps()
+
+
+def other_sets(answer: Answer) -> list[str]:
+    """Options of ``effect`` for sets that suffice and that it does not choose, at most five."""
+    if not isinstance(answer, Identified) or answer.method != "adjustment":
+        return []
+    others = [each for each in answer.sets if each != answer.chosen][:MOST_SETS]
+    pair = ["--treatment", answer.treatment, "--outcome", answer.outcome]
+    return [shlex.join([*pair, "--adjust", _as_text(each)]) for each in others]
+
+
+@contextmanager
+def naming_other_sets(algorithm: str, parameters: Mapping[str, Any]) -> Iterator[None]:
+    """Let the error of an effect that no rows tell name the other sets that its graph has."""
+    try:
+        yield
+    except DataError as error:
+        if graph := parameters.get("graph") if algorithm == "effect" else "":
+            from cipherdag.graphs.graph import CausalGraph
+
+            pair = parameters["treatment"], parameters["outcome"]
+            if others := other_sets(CausalGraph.loads(graph).identify(*pair)):
+                error.remedy += (
+                    f" Or adjust for another set that suffices by the graph: in place of --graph, "
+                    f"--treatment and --outcome give {'; or '.join(others)}."
+                )
+        raise
+
+
+def _as_text(names: tuple[str, ...]) -> str:
+    plain = all("," not in name and not name.startswith("[") for name in names)
+    return ",".join(names) if plain else json.dumps(names, ensure_ascii=False)

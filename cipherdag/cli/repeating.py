@@ -75,17 +75,13 @@ def _options_of(source: Mapping[str, Any]) -> list[click.Option]:
 def changed_source(source: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The description of a run with what the command line says anew.
 
-    Args:
-        source: The description, as ``run.toml`` has it.
-        options: The values of all options by name.
-
     Raises:
         ParameterError: A parameter contradicts the publication that the run follows.
     """
-    from cipherdag.algorithms.parameters import parameters_of
+    from cipherdag.algorithms.parameters import options_of
 
     cls = algorithm_class(source["algorithm"])
-    declared, before = parameters_of(cls), source["parameters"]
+    declared, before = options_of(cls), source["parameters"]
     changed = {key: options[key] for key in declared if said(key)}
     if any(said(each) for each in EDGES):
         text = changed.get(KNOWLEDGE, before.get(KNOWLEDGE, ""))

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag import errors
-from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE
+from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, source_files
 from cipherdag.cli.programs.printed import Drafted, as_json_option, printed
-from cipherdag.cli.sources import source_files
 from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:

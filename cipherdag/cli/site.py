@@ -209,7 +209,7 @@ def site_activate(
 @outside_a_run("the site is not running; nothing left it")
 def site_start(folder: SiteFolder, door: Path | None) -> None:
     """Connect to the coordinator, or wait for its messages, until stopped (Ctrl-C or SIGTERM)."""
-    from cipherdag.deployment.site_process import start
+    from cipherdag.deployment.processes import start
 
     until_stopped(
         partial(start, folder, announce=click.echo, door=door),

@@ -41,9 +41,7 @@ def heading(algorithm: Algorithm[Any, Any], n_sites: int, protection: str) -> st
 def round_line(report: RoundReport, label: str = "") -> str:
     """One line per finished round: what was asked, of how many sites, and what one sent at most.
 
-    Args:
-        report: The round.
-        label: What was asked, where more is at hand than the report says.
+    ``label`` says what was asked, where more is at hand than the report says.
     """
     out = max(report.bytes_sent_per_site.values(), default=0)
     return (
@@ -62,10 +60,7 @@ def report_lines(report: RoundReport, label: str = "") -> list[str]:
 def ahead(number: int, most: int | None, seconds_per_round: float) -> str:
     """The share of a run that is done and the time left, where the most rounds are known.
 
-    Args:
-        number: The last round that ended.
-        most: Most rounds of the run, or None.
-        seconds_per_round: How long a round took on average.
+    ``number`` is the last round that ended; rounds took so many seconds on average.
     """
     if most is None or not number:
         return ""
@@ -107,11 +102,8 @@ def view_rows(
 ) -> list[tuple[str, str]]:
     """The rows of the live view as pairs of a label and its text.
 
-    Args:
-        state: The run as it stands.
-        n_sites: How many sites it began with, if that is known already; else 0.
-        now: The time, as `time.monotonic`.
-        most: Most rounds of the run, if that is known; the row ``done`` needs it.
+    ``n_sites`` is 0 where it is not known yet; ``now`` is a time of `time.monotonic`; the row
+    ``done`` needs the most rounds.
     """
     setting_up = "setting up: the sites agree on keys"
     per_site = f"{state.values} values per site in {state.rounds} rounds"
@@ -129,11 +121,7 @@ def view_rows(
 class TerminalView:
     """Shows a run until it ends; a context manager.
 
-    Args:
-        run: Follows the run.
-        n_sites: How many sites it begins with, if that is known already; else 0.
-        console: Where to draw; standard output by default.
-        most: Most rounds of the run, if that is known.
+    ``n_sites`` is 0 where it is not known yet; by default it draws on standard output.
     """
 
     def __init__(

@@ -44,13 +44,8 @@ MAX_PEM_BYTES = 16 * 1024
 def make_authority(folder: Path, *, study: str, host: str) -> str:
     """Make the authority's key and certificate, and those of the server.
 
-    Args:
-        folder: The coordinator's; ``authority/`` and ``server/`` are made in it.
-        study: Name of the study.
-        host: Host name at which the sites reach the server.
-
-    Returns:
-        The study's root: the fingerprint of the authority's certificate, hexadecimal.
+    ``authority/`` and ``server/`` are made in the coordinator's folder. Returned is the study's
+    root, the fingerprint of the authority's certificate, hexadecimal.
     """
     issuer_key = make_key(folder / "authority" / "root.key")
     named = _named(study, AUTHORITY_OF)
@@ -65,12 +60,7 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
 
 
 def certify_server(folder: Path, *, host: str) -> None:
-    """Issue the server's certificate, for the key that it has.
-
-    Args:
-        folder: The coordinator's.
-        host: Host name at which the sites reach the server.
-    """
+    """Issue the server's certificate, for the key that it has."""
     issuer_key, root, left = _authority(folder)
     signed = _sign(
         _named(host, AUTHORITY_OF),
@@ -105,11 +95,7 @@ def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key in a file.
-
-    Raises:
-        SiteNotReadyError: There is none, or it is not one of `make_key`.
-    """
+    """The key in a file; SiteNotReadyError if there is none, or it is not one of `make_key`."""
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
@@ -129,13 +115,8 @@ def request_certificate(key: ec.EllipticCurvePrivateKey, *, site: str, organisat
 def certify_site(folder: Path, asked: CertificateSigningRequest, *, days: int) -> bytes:
     """Sign a checked request of a site.
 
-    Args:
-        folder: The coordinator's.
-        asked: The request, whose sender and name were checked.
-        days: How long the certificate is valid; at most as long as the authority's.
-
-    Returns:
-        The site's certificate and the authority's, PEM.
+    Its sender and name were checked. The certificate is valid for so many days, at most as long as
+    the authority's, which follows it: both are PEM.
     """
     issuer_key, root, left = _authority(folder)
     signed = _sign(
@@ -251,11 +232,8 @@ def check_certificate_request(request: Request) -> x509.CertificateSigningReques
 def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str) -> None:
     """Refuse a certificate that is another site's, or of another root.
 
-    Args:
-        chain: The site's certificate and the authority's, PEM.
-        name: The site's name.
-        key: The public key that the site asked a certificate for.
-        root: Expected fingerprint of the root certificate, hexadecimal.
+    The chain is the site's certificate and the authority's, PEM; the root a fingerprint,
+    hexadecimal; the key the one that the site asked a certificate for.
 
     Raises:
         SignatureError: The certificate is for another name or key, or of another root.
@@ -277,10 +255,7 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
 def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str = "") -> None:
     """Refuse a certificate that is not valid at a time, which one of two clocks may get wrong.
 
-    Args:
-        certificate: A site's, or with a ``remedy`` of its own the server's.
-        now: The time of this machine, in UTC.
-        remedy: What to do; by default what a site does.
+    It is a site's, or with a ``remedy`` of its own the server's.
 
     Raises:
         SiteNotReadyError: It is not valid yet, or not any more.

@@ -108,17 +108,9 @@ class CoordinatorFolder:
     ) -> Self:
         """Make a coordinator: its keys and authority, and a study without sites.
 
-        Args:
-            path: The new folder.
-            study: Name of the study.
-            host: Host name at which the sites reach the server; ``localhost`` binds the loopback.
-            port: Its one port.
-            min_sites: Fewest sites of a run.
-            protections: What a run may use.
-            engine: ``files`` takes a shared folder, and no address.
-            files: The shared folder, of ``files`` alone.
-            colluders: Sites that may side with the coordinator in any run and still see sums only;
-                by default one, or as many as runs of ``min_sites`` can bear.
+        ``localhost`` as the host binds the loopback. The engine ``files`` takes a shared folder,
+        and no address. So many colluders may side with the coordinator in any run and still see
+        sums only; by default one, or as many as runs of ``min_sites`` can bear.
 
         Raises:
             ParameterError: A name, the address, the shared folder, the minimum, a protection or
@@ -221,12 +213,8 @@ class CoordinatorFolder:
     def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
         """Enrol the sites of some requests; known ones renew certificates or keys.
 
-        Args:
-            paths: Request files, whose senders were checked by another way.
-            valid_days: How long the sites' certificates are valid.
-
-        Returns:
-            The approval to send, for every site of the study: all of them change with it.
+        The senders of the files were checked by another way. Returned is the approval to send, for
+        every site of the study: all of them change with it.
 
         Raises:
             PrivacyError: See `read_request`; nothing changes then.
@@ -248,11 +236,7 @@ class CoordinatorFolder:
     def renew(self, *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
         """Issue new certificates for the keys that all sites and the server have.
 
-        Args:
-            valid_days: How long the sites' certificates are valid.
-
-        Returns:
-            The approval to send, for every site.
+        Returned is the approval to send, for every site.
 
         Raises:
             ParameterError: Over files there are no certificates.
@@ -275,11 +259,7 @@ class CoordinatorFolder:
     def revoke(self, name: str) -> dict[str, Path]:
         """Shut a site out of the study; a server that runs closes its connection.
 
-        Args:
-            name: The site.
-
-        Returns:
-            The new approval to send, for every remaining site.
+        Returned is the new approval to send, for every remaining site.
 
         Raises:
             ParameterError: There is no such site.

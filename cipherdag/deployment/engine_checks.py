@@ -20,7 +20,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.certificates import check_validity
 from cipherdag.errors import CipherdagError, SiteNotReadyError
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import Address, Notice, Started
@@ -40,14 +40,10 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of ``engine.json``.
 
     Attributes:
-        started: When the process started last, in UTC; empty before.
         user: Number of the user that it runs as.
         other_user: Whether that is another one than the site's own process has.
         kernel: What the kernel enforces: ``landlock``, ``seccomp``.
-        opened: Files of the site that it could open all the same.
-        news: The last thing that it said of its connection.
         refused: How often somebody asked for what this site does not do.
-        last_refused: When that was last, and what.
     """
 
     started: str = ""
@@ -88,20 +84,6 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self, refused=self.refused + max(times, 1), last_refused=f"{said}, {_now()}"
         )
 
-    def restarted(
-        self, *, user: int, other_user: bool, kernel: tuple[str, ...], opened: tuple[str, ...]
-    ) -> EngineRecord:
-        """The record after a start; what was refused before stays counted."""
-        return msgspec.structs.replace(
-            self,
-            started=_now(),
-            user=user,
-            other_user=other_user,
-            kernel=kernel,
-            opened=opened,
-            news="",
-        )
-
     @property
     def separation(self) -> str:
         """The isolation of the process from the site's files, in words; "" if there is none."""
@@ -124,9 +106,7 @@ def _now() -> str:
 def engine_address(site: SiteFolder, study: Study | None) -> Address:
     """Whom the process connects to, with which certificate, and what it must not open.
 
-    Args:
-        site: The site's folder.
-        study: The active study; without one the process is only tried, and connects to nobody.
+    Without a study the process is only tried, and connects to nobody.
 
     Raises:
         SiteNotReadyError: The site has no certificate, or one that is not valid now.
@@ -161,11 +141,8 @@ def recorder(
 ) -> Callable[[Started | Notice], None]:
     """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``.
 
-    Args:
-        site: The site's folder.
-        record_start: Writes a start into the ledger.
-        announce: Is called with what it says of its connection, and each sentence not again
-            within `ANNOUNCED_S` seconds.
+    ``record_start`` writes a start into the ledger. ``announce`` hears what is said of the
+    connection, each sentence not again within `ANNOUNCED_S` seconds.
     """
     writing = threading.Lock()
     announced: dict[str, float] = {}
@@ -242,10 +219,17 @@ def _nothing(_operation: str, _message: bytes) -> bytes:
 
 
 def _restarted(before: EngineRecord, said: Started) -> EngineRecord:
+    """The record after a start; what was refused before stays counted."""
     separation = said.separation
     other = separation.user not in (-1, os.getuid() if hasattr(os, "getuid") else -1)
-    return before.restarted(
-        user=separation.user, other_user=other, kernel=separation.kernel, opened=separation.opened
+    return msgspec.structs.replace(
+        before,
+        started=_now(),
+        user=separation.user,
+        other_user=other,
+        kernel=separation.kernel,
+        opened=separation.opened,
+        news="",
     )
 
 

@@ -64,12 +64,7 @@ class Activation:
 def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, Request]:
     """Write the request of a site; its keys are made on the first call and kept.
 
-    Args:
-        site: The site's folder.
-        out: The file to write; ``NAME.request`` in the folder by default.
-
-    Returns:
-        The file and its content.
+    It is ``NAME.request`` in the folder by default.
 
     Raises:
         SiteNotReadyError: The settings are not valid, or FLARE is needed and not installed.
@@ -91,11 +86,8 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
 def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -> Activation:
     """Take part in the study of an approval, or in its newer version.
 
-    Args:
-        site: The site's folder.
-        path: The approval.
-        code: The coordinator's code of words or fingerprint, learnt by another way than the file.
-        study_code: The study's, as another site found it; not compared if empty.
+    The coordinator's code of words or fingerprint was learnt by another way than the file; the
+    study's is as another site found it, and not compared if empty.
 
     Raises:
         SignatureError: The approval is another coordinator's, for another site or altered, or
@@ -153,13 +145,8 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
 def code_of_renewal(site: SiteFolder, path: Path) -> str:
     """The coordinator's fingerprint that the site pinned, where an approval changes no study.
 
-    Args:
-        site: The site's folder.
-        path: The approval.
-
-    Returns:
-        Empty where the approval holds another study than the active one, so that a person has to
-        compare codes.
+    Empty where the approval holds another study than the active one, so that a person has to
+    compare codes.
 
     Raises:
         MalformedMessageError: It is not an approval.

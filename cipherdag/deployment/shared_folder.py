@@ -1,4 +1,4 @@
-"""The files engine of a study: the keys that seal its files, agreed by request and approval.
+"""The engine of a study, and over files the keys that seal them, agreed by request and approval.
 
 A site's request holds two public keys, X25519 and ML-KEM-768. The coordinator answers in the
 approval with an X25519 key and a ciphertext; both have one key then (`privacy.keys.pairkeys`). The
@@ -10,9 +10,10 @@ read to each other.
     sites/NAME.key             at the coordinator: its private half and the ciphertext; mode 0600
 
 Leaks:
-    Public keys and a ciphertext travel. The keys last as long as the enrolment: whoever gets one
-    later reads the files of that site that were recorded, and of what sites protect nothing more
-    than the coordinator reads.
+    What the engine leaks: operation names, opaque message bytes and who answered; over files
+    numbers, times and lengths alone. Public keys and a ciphertext travel. The keys last as long as
+    the enrolment: whoever gets one later reads the files of that site that were recorded, and of
+    what sites protect nothing more than the coordinator reads.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
 )
 from cipherdag.privacy.secrecy import open_to_others
+from cipherdag.program.versions import require_flare
 from cipherdag.protocol.durable_files import write_whole
+from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.engines.files import FilesEngine
 from cipherdag.protocol.engines.folder import TO_COORDINATOR, TO_SITE
 from cipherdag.sites.private_files import locked
@@ -72,11 +75,7 @@ def public_keys(site: SiteFolder) -> bytes:
 
 
 def install_answer(site: SiteFolder, answer: bytes, study: Study) -> None:
-    """Keep the coordinator's answer of an approval.
-
-    Raises:
-        MalformedMessageError: It is none.
-    """
+    """Keep the coordinator's answer of an approval; MalformedMessageError if it is none."""
     if len(answer) != ANSWER_BYTES:
         raise MalformedMessageError("the approval holds no key for a shared folder")
     _site_key(site, answer, study)
@@ -84,11 +83,7 @@ def install_answer(site: SiteFolder, answer: bytes, study: Study) -> None:
 
 
 def site_key(site: SiteFolder, study: Study) -> PairKey:
-    """The key that a site shares with the coordinator.
-
-    Raises:
-        SiteNotReadyError: It has none yet.
-    """
+    """The key that a site shares with the coordinator; SiteNotReadyError if it has none yet."""
     if not (site.folder_key.exists() and site.folder_answer.exists()):
         raise SiteNotReadyError(
             "the site has no key of its study",
@@ -128,11 +123,7 @@ def _site_key(site: SiteFolder, answer: bytes, study: Study) -> PairKey:
 
 
 def check_public_keys(request: Request) -> None:
-    """Refuse a request without public keys for a shared folder.
-
-    Raises:
-        ParameterError: It has none.
-    """
+    """Refuse a request without public keys for a shared folder; ParameterError if it has none."""
     if len(request.certificate_request) != REQUEST_BYTES:
         raise ParameterError(
             "the request is not for a study over files",
@@ -142,16 +133,7 @@ def check_public_keys(request: Request) -> None:
 
 
 def answer_request(folder: Path, share: Path, request: Request, study: Study) -> bytes:
-    """Agree on a key with a site and make its folder in the share.
-
-    Args:
-        folder: The coordinator's folder.
-        share: The shared folder, which has to be there.
-        request: The site's request, checked.
-        study: The study.
-
-    Returns:
-        The answer for the approval.
+    """Agree on a key with a site and make its folder in the share; the answer for the approval.
 
     Raises:
         OutputError: The share is not there, or not to be written into.
@@ -171,11 +153,6 @@ def answer_request(folder: Path, share: Path, request: Request, study: Study) ->
 @contextlib.contextmanager
 def files_engine(folder: Path, share: Path, study: Study) -> Iterator[FilesEngine]:
     """The engine with a link to every site; one process at a time has it.
-
-    Args:
-        folder: The coordinator's folder.
-        share: The shared folder.
-        study: The study.
 
     Raises:
         SiteNotReadyError: Another process uses the folder, or a key is gone.
@@ -232,3 +209,37 @@ def _read(path: Path) -> bytes:
             remedy=f"Run `chmod 600 {path}`; if others could read it, enrol the site anew.",
         )
     return content
+
+
+GREETING_S = 10.0
+
+
+@contextlib.contextmanager
+def study_engine(folder: Path, study: Study, share: Path, *, start_s: float) -> Iterator[Engine]:
+    """The engine that the study names, with a link to every site.
+
+    Server and sites may take ``start_s`` seconds to come up; over files there is a shared folder.
+
+    Raises:
+        SiteNotReadyError: The engine's package is not installed here, or a key is gone.
+        SiteUnreachableError: The coordinator's server does not answer.
+    """
+    if study.engine == "files":
+        with files_engine(folder, share, study) as files:
+            yield files
+        return
+    require_flare()
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
+    names = [site.name for site in study.sites]
+    yield FlareEngine(folder, sites=names, start_s=start_s)
+
+
+def connected_sites(folder: Path, study: Study, share: Path) -> set[str]:
+    """The sites that are connected to the server, or answer a greeting, now."""
+    if study.engine == "files":
+        with files_engine(folder, share, study) as files:
+            return files.present(timeout_s=GREETING_S)
+    from cipherdag.protocol.engines.flare_engine import connected_sites as at_server
+
+    return set(at_server(folder))

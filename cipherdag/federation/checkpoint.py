@@ -35,7 +35,7 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import OutputError, ParameterError, writing
 from cipherdag.federation.site import Site
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.replay import Outcome
 from cipherdag.program.run import FinishedRun
@@ -45,8 +45,8 @@ from cipherdag.protocol.journal import Entry, Summed
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.folder import UNFINISHED, run_toml
+from cipherdag.sites.compute.noise import row_bytes
 from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.table.rows.digest import row_bytes
 
 BEGUN_FILE = "begun.json"
 ROUNDS_FILE = "rounds.jsonl"
@@ -76,10 +76,7 @@ class Checkpoint:
     """The rounds of a run in this process; a `Session` writes into it as into its journal.
 
     Attributes:
-        folder: The folder of the result.
-        identities: Signing key of each site.
         ledgers: Each site's ledger, which goes on where it ended.
-        rounds: The rounds so far, oldest first.
         earlier: Those that had ended when this was read.
     """
 
@@ -196,11 +193,7 @@ def data_digest(sites: Sequence[Site]) -> str:
 
 
 def _check_same(earlier: Beginning, begun: Beginning, folder: Path) -> None:
-    """Refuse to go on with another run than the one that is kept.
-
-    Raises:
-        OutputError: Naming what differs.
-    """
+    """Refuse to go on with another run than the one that is kept."""
     # as the file has it: parameters may hold tuples, which are read back as lists
     now = msgspec.json.decode(msgspec.json.encode(begun), type=Beginning)
     for name in Beginning.__struct_fields__:
@@ -251,21 +244,13 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Write it into the folder of the run.
-
-        Raises:
-            OutputError: The folder cannot be written.
-        """
+        """Write it into the folder of the run; OutputError if the folder cannot be written."""
         text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
         with writing(folder):
             write_whole(folder / STARTED_FILE, text)
 
     def make_algorithm(self) -> Algorithm[Any, Any]:
-        """The algorithm with its parameters.
-
-        Raises:
-            OutputError: This version does not know them.
-        """
+        """The algorithm with its parameters; OutputError if this version does not know them."""
         try:
             return make_algorithm(self.plan.algorithm, self.plan.parameters)
         except ParameterError as error:

@@ -22,7 +22,7 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.parameters import require
 from cipherdag.algorithms.registry import chosen_algorithm, program_digest
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.study_engine import study_engine
+from cipherdag.deployment.shared_folder import study_engine
 from cipherdag.errors import (
     CohortError,
     OutputError,
@@ -63,7 +63,6 @@ class ConnectedFederation:
     """The sites of a coordinator's study; make one with `Federation.connect`.
 
     Attributes:
-        folder: The coordinator's folder.
         protection: ``masking`` or ``bfv``; ``none`` only if study and every site allow it.
         timeout_s: Seconds to wait for the slowest site in a step of a round.
         start_s: Seconds that server and sites may take to come up.
@@ -124,15 +123,11 @@ class ConnectedFederation:
         )
 
     def explain(self, plan: Plan) -> PlanAccount:
-        """A plan in sentences, as the people at the sites read it, but by number for names.
-
-        Args:
-            plan: What `plan` made.
-        """
+        """A plan in sentences, as the people at the sites read it, but by number for names."""
         return PlanAccount(tuple(plan_lines(plan)))
 
     def _members(self, study: Study) -> list[Member]:
-        """The study's sites, and what each lacks by position."""
+        """The study's sites in the order of their names, and what each lacks by position."""
         strangers = sorted({*self.lacking} - {site.name for site in study.sites})
         if strangers:
             raise CohortError(f"the study has no site '{strangers[0]}' that could lack variables")
@@ -147,7 +142,7 @@ class ConnectedFederation:
                 identity=site.identity,
                 lacking=tuple(number - 1 for number in numbers.get(site.name, ())),
             )
-            for site in study.sites
+            for site in sorted(study.sites, key=lambda site: site.name)
         ]
 
     @overload

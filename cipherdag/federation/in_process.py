@@ -1,37 +1,54 @@
 """Sites in this process; keys, messages, ledgers and privacy code are the real ones.
 
+What they are told alike the first of them reads and checks for all. Sites in processes of their own
+never share it; what is not the same to the last byte is read again.
+
 Leaks:
     What the algorithm's questions leak: the coordinator sees sums over the sites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any, Generic
 
 import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import CohortError, RefusedError, SiteUnreachableError
 from cipherdag.federation.checkpoint import Checkpoint
-from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.federation.site import Site
 from cipherdag.pages.numerals import counted
+from cipherdag.privacy.aggregation import Declaration
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import read_verdicts
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.privacy.wire import digest
 from cipherdag.program.program import Asking, Program, Programs, SharedProgram, plan_facts
 from cipherdag.program.replay import Outcome
 from cipherdag.program.run import FinishedRun, carry_out
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import Engine, Handler, LocalEngine
+from cipherdag.protocol.messages import Ask, content_digest
 from cipherdag.protocol.plan import Member, Plan, Protection, make_plan
 from cipherdag.protocol.progress import RoundReport
+from cipherdag.protocol.secure_tests import batch_of
 from cipherdag.protocol.session import Session
+from cipherdag.protocol.set_up_messages import beacon_of
+from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.record.ledger import Ledger
+from cipherdag.sites.session.admission import open_message
 from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 from cipherdag.sites.session.runtime import SiteRuntime
 
 Wire = Callable[[Mapping[str, Handler]], Engine]
@@ -41,12 +58,6 @@ _MOST_NAMED = 6
 @dataclass(frozen=True, slots=True, repr=False)
 class LocalSites:
     """Sites in this process under one protection; `Federation` makes them.
-
-    Attributes:
-        sites: The sites in order.
-        protection: ``masking``, ``bfv`` or ``none``.
-        device: Where the sites compute: ``cpu``, ``cuda`` or ``auto``.
-        wire: Makes the engine from the sites' handlers; the in-process engine by default.
 
     Raises:
         CohortError: There is no site, or two have the same name.
@@ -88,15 +99,9 @@ def run_in_process(
 ) -> FinishedRun[Outcome]:
     """Make keys and sites, carry a run out, and take the sites' ledgers.
 
-    Args:
-        cohort: The sites.
-        name: Name of the algorithm, which the sites' policies allow or not.
-        ask: The algorithm: yields questions, receives sums, and returns an outcome. Coordinator and
-            sites share one run of it.
-        parameters: What the plan says of it.
-        seed: Seed of all that it draws.
-        progress: Called after every round.
-        checkpoint: Keeps the rounds that end, and has those that ended before.
+    ``ask`` yields questions, receives sums and returns an outcome: coordinator and sites share one
+    run of it. The sites' policies allow its name or not. A checkpoint keeps the rounds that end,
+    and has those that ended before.
 
     Raises:
         OutputError: The rounds kept are of other questions, or a round cannot be kept.
@@ -134,10 +139,7 @@ def refusals_off_plan(
 ) -> dict[str, str]:
     """Each site's refusal of a coordinator whose questions differ from its plan.
 
-    Args:
-        cohort: The sites.
-        algorithm: What the plan says.
-        asked: What the coordinator asks in its place.
+    ``algorithm`` is what the plan says, ``asked`` what the coordinator asks in its place.
     """
     made = _Started.of(
         cohort, algorithm.name, algorithm.ask, msgspec.to_builtins(algorithm), 0, None
@@ -256,3 +258,76 @@ def _runtime(
     return SiteRuntime(
         profile, respondent, site.policy, ledger, programs=programs, reading=shared.reading
     )
+
+
+CACHED_QUESTIONS = 16
+
+
+class SharedReading:
+    """The last message, set-up, sum, batch and questions that a site of this process has read."""
+
+    def __init__(self, coordinator: bytes) -> None:
+        self._opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator))
+        self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
+        self._sum: tuple[bytes, FloatVector]
+        self._held: tuple[tuple[bytes, Sequence[bytes], Sequence[bytes]], bytes] | None = None
+        self._batch: tuple[Question, tuple[bytes, Roles, Ask, bytes], Batch] | None = None
+        self._contents = deque[tuple["Question", bytes]](maxlen=CACHED_QUESTIONS)
+        self.reading = Reading(
+            lru_cache(maxsize=1)(read_relayed),
+            self._read_sum,
+            lru_cache(maxsize=1)(KeyGraph.drawn),
+            lru_cache(maxsize=1)(Roles.draw),
+            lru_cache(maxsize=1)(digest),
+            self._beacon_of,
+            self._content_of,
+            self._batch_of,
+            lru_cache(maxsize=1)(read_verdicts),
+        )
+
+    def door(self, runtime: SiteRuntime) -> Handler:
+        """The handler of a runtime, which shares messages already opened for other sites."""
+        return partial(self._answered, runtime)
+
+    def _answered(self, runtime: SiteRuntime, operation: str, message: bytes) -> bytes:
+        return runtime.answer(self._opened(operation, message))
+
+    def _beacon_of(
+        self, plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]
+    ) -> bytes:
+        """Compute `beacon_of`, or return the beacon of equal numbers checked before."""
+        opened = plan.digest, commitments, chances
+        if self._held is None or self._held[0] != opened:
+            self._held = opened, beacon_of(plan, commitments, chances)
+        return self._held[1]
+
+    def _content_of(self, question: Question) -> bytes:
+        """Compute `content_digest`, or return that of the identical question object."""
+        for earlier, content in tuple(self._contents):
+            if earlier is question:
+                return content
+        content = content_digest(question)
+        self._contents.append((question, content))
+        return content
+
+    def _batch_of(
+        self, session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes
+    ) -> Batch:
+        """Compute `batch_of`, or return the batch of the identical question, asked alike."""
+        asked, last = (session, roles, ask, sums), self._batch
+        if last is not None and last[0] is question and last[1] == asked:
+            return last[2]
+        batch = batch_of(session, roles, ask, question, sums)
+        self._batch = question, asked, batch
+        return batch
+
+    def _read_sum(
+        self, previous: bytes, declared: Declaration, aggregation: SiteAggregation
+    ) -> tuple[bytes, FloatVector]:
+        """Compute `read_sum`, or return the sum that a site with the same key has checked."""
+        checked = self._checked
+        same = checked is not None and checked[:2] == (previous, declared)
+        if checked is None or not same or not aggregation.accepts_as(checked[2]):
+            self._sum = read_sum(previous, declared, aggregation)
+            self._checked = previous, declared, aggregation
+        return self._sum

@@ -19,10 +19,7 @@ from cipherdag.results.sentences import dropout_line
 class ProgressLine:
     """Shows the round of a run, as in ``federation.run(FedPC(), progress=ProgressLine())``.
 
-    A site that leaves the run gets a line that stays.
-
-    Args:
-        out: Where to write; standard output by default.
+    A site that leaves the run gets a line that stays. By default it writes on standard output.
     """
 
     def __init__(self, out: TextIO | None = None) -> None:

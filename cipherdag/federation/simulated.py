@@ -48,14 +48,7 @@ FindingType = TypeVar("FindingType", bound=Finding)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Federation(LocalSites):
-    """Sites that learn together under one protection; make one with `simulate` or `split`.
-
-    Attributes:
-        sites: The sites in order.
-        protection: ``masking``, ``bfv`` or ``none``.
-        device: Where the sites compute: ``cpu``, ``cuda`` or ``auto``.
-        wire: Makes the engine from the sites' handlers; the in-process engine by default.
-    """
+    """Sites that learn together under one protection; make one with `simulate` or `split`."""
 
     @classmethod
     def simulate(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cipherdag.sites.compute.noise import Keyed, unkeyed
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.study.study_names import check_site_name
-from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
 

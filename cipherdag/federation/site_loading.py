@@ -26,11 +26,11 @@ from cipherdag.sites.drafts.overlap import (
     with_large_groups,
     with_overlap,
 )
-from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
-from cipherdag.sites.table.frames import parts_by
+from cipherdag.sites.table.data_frame import parts_by
 from cipherdag.sites.table.names import normalise_name
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
@@ -51,9 +51,7 @@ def named_sources(
 ) -> Mapping[str, Data]:
     """Sources by site; those of a list are called site-1, site-2 and so on. No file is read yet.
 
-    Args:
-        data: The sources by site or in a list; or one frame, whose column says the site.
-        column: The name of that column.
+    One frame is divided by the column that says the site.
 
     Raises:
         ParameterError: It is one source, not several, or no site may have one of the names; or it
@@ -94,15 +92,9 @@ def load_sites(
     is constant at every site is left out, and one that is constant or empty at some is kept; both
     are said.
 
-    Args:
-        data: For each site's name its data; the name may be empty where there is one.
-        schema: The schema, its file, or None.
-        labels: Labels in place of the schema's.
-        interventions: Column that names what was intervened on, in place of the schema's.
-        constants: Whether to look for constant columns; not where the tables are still divided.
-        relations: Whether to look for columns that follow from others.
-        min_group_size: Where data may lack columns, how many sites have to lack the same ones; 0:
-            none may.
+    Labels and the column of interventions stand in place of the schema's. Constant columns are not
+    looked for where tables are still divided. So many sites have to lack the same columns where
+    data may lack any; 0: none may.
 
     Raises:
         DataError: Data do not fit the schema.
@@ -114,12 +106,12 @@ def load_sites(
     if schema is None:
         resolved = _drafted(data, interventions, labels, overlapping=min_group_size > 0)
     else:
-        resolved = _given(schema)
+        resolved = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
     if min_group_size:
         resolved = _overlapping(data, resolved, min_group_size)
     resolved = resolved.with_interventions(interventions)
     resolved = resolved.with_labels(labels) if labels else resolved
-    tables = _load(data, resolved)
+    tables = {name: load_table(each, resolved, site=name or None) for name, each in data.items()}
     if drafted and constants:
         tables = without_constants(tables)
     tables = with_relations(tables) if relations else tables
@@ -137,14 +129,6 @@ def _index_names(sources: Iterable[Data]) -> list[str]:
     """The names of the DataFrames' indices, each once."""
     indices = (getattr(getattr(source, "index", None), "names", ()) for source in sources)
     return [*dict.fromkeys(str(name) for names in indices for name in names if name is not None)]
-
-
-def _given(schema: Schema | str | Path) -> Schema:
-    return schema if isinstance(schema, Schema) else Schema.load(Path(schema))
-
-
-def _load(data: Mapping[str, Data], schema: Schema) -> dict[str, SiteTable]:
-    return {name: load_table(source, schema, site=name or None) for name, source in data.items()}
 
 
 def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schema:
@@ -227,9 +211,6 @@ def without_constants(
     tables: Mapping[str, SiteTable],
 ) -> dict[str, SiteTable]:
     """The tables without columns that vary nowhere, those that vary somewhere marked.
-
-    Args:
-        tables: Every site's table, of one schema that nobody wrote.
 
     Raises:
         ConstantColumnError: No column would be left.

@@ -21,14 +21,8 @@ def split_rows(
     The published code redraws until 100 further rows remain for the later sites, which never ends
     on small tables, and does not shuffle: pass ``shuffle=False`` for its contiguous blocks.
 
-    Args:
-        n_rows: Number of rows n, at least 2N.
-        n_sites: Number of sites N, at least 1.
-        rng: Source of the sizes and of the order.
-        shuffle: Permute the rows before cutting.
-
-    Returns:
-        N index arrays that partition 0..n_rows-1, each of at least floor(n/(2N)) rows.
+    ``shuffle`` permutes the rows before cutting. The N index arrays partition 0..n-1, and each has
+    at least floor(n/(2N)) rows.
 
     Raises:
         ParameterError: If ``n_sites`` < 1 or ``n_rows`` < 2 ``n_sites``.
@@ -63,15 +57,9 @@ def split_regimes(
 ) -> list[IndexArray]:
     """Divide observational and interventional rows over N sites, as Fed-CD's experiments do.
 
-    Args:
-        interventions: Whether a row's variable was intervened on, shape (n, p).
-        n_sites: Number of sites N.
-        vertical: Deal out whole regimes (rows with the same intervened variables), as evenly as
-            possible, so that no two sites intervened on the same; else divide every regime.
-        rng: Source of the order of rows and regimes.
-
-    Returns:
-        N index arrays that partition 0..n-1; the observational rows are divided evenly.
+    ``vertical`` deals out whole regimes (rows with the same intervened variables), as evenly as
+    possible, so that no two sites intervened on the same; else every regime is divided. The
+    observational rows are divided evenly. The N index arrays partition 0..n-1.
 
     Raises:
         ParameterError: If ``n_sites`` < 1, there are fewer than two observational rows per site,

@@ -82,10 +82,9 @@ class EdgeConfidence:
     def consensus(self, threshold: float) -> str:
         """The mark that enough replicates have, such as "-->", or "" where too few join them.
 
-        Args:
-            threshold: Share of all replicates, above 0, that joins the two, and that has a
-                direction; where neither direction has it, or both have, the edge has none. In a
-                PAG: that has an arrowhead at an end, or a tail; else it is a circle.
+        The threshold is a share of all replicates, above 0, that joins the two, and that has a
+        direction; where neither direction has it, or both have, the edge has none. In a PAG: that
+        has an arrowhead at an end, or a tail; else it is a circle.
         """
         least = threshold * self.replicates
         if self.joined < least:
@@ -118,11 +117,7 @@ class EdgeConfidence:
 
 
 class Confidences:
-    """The confidence of edges by name.
-
-    Args:
-        details: What a result says of its replicates, as `EdgeCounts.details`.
-    """
+    """The confidence of edges by name, as a result's details have it from `EdgeCounts.details`."""
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self._replicates = int(details["replicates"])
@@ -161,11 +156,7 @@ class Confidences:
     def consensus(self, graph: MixedGraph, threshold: float = CONSENSUS) -> MixedGraph:
         """The marks that enough replicates have, see `EdgeConfidence.consensus`: no class of DAGs.
 
-        Edges of a directed cycle have no direction in it.
-
-        Args:
-            graph: A graph over all names, of the kind that is returned.
-            threshold: Share of the replicates, above 0 and at most 1.
+        Edges of a directed cycle have no direction in it; the kind is that of the graph.
 
         Raises:
             ParameterError: Another threshold.

@@ -88,14 +88,7 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Description(Finding):
-    """The columns of all sites' rows together.
-
-    Attributes:
-        rows: How many rows are described.
-        columns: What is known of each column.
-        details: What else was found: which columns are distributed differently at the sites, and
-            whether some site leaves out rows that miss a value.
-    """
+    """The columns of all sites' rows together."""
 
     kind: ClassVar[str] = "description"
     template: ClassVar[str] = "description_run.html.j2"

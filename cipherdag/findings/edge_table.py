@@ -175,14 +175,9 @@ def separation_rows(evidence: GraphEvidence) -> Cells:
 
 
 def edge_differences(here: MixedGraph, there: MixedGraph) -> list[Difference]:
-    """Every pair that either graph joins, in the order of names, with both marks.
+    """`DIFFERENCES` of every pair that either graph joins, in the order of names.
 
-    Args:
-        here: A graph.
-        there: Another one; a variable that only one of them has is isolated in the other.
-
-    Returns:
-        `DIFFERENCES` of every pair; the marks are those of edges, such as "-->", "<--" or "---".
+    A variable that only one of them has is isolated in the other; marks are such as "-->" or "<--".
     """
     first, second = _marks(here), _marks(there)
     rows = []
@@ -193,13 +188,7 @@ def edge_differences(here: MixedGraph, there: MixedGraph) -> list[Difference]:
 
 
 def difference_sentences(rows: Sequence[Difference], here: str, there: str) -> Iterator[str]:
-    """A sentence for every pair of `edge_differences` of which the two graphs differ.
-
-    Args:
-        rows: The pairs.
-        here: What to call the one graph, such as its folder.
-        there: What to call the other one.
-    """
+    """A sentence for every pair of which two graphs differ, which are called by their folders."""
     for first, second, one, two, same in rows:
         if same:
             continue
@@ -241,9 +230,7 @@ def why(edge: EdgeEvidence) -> str:
 def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ...]:
     """Warnings about edges that stand because tests were not done; empty if there are none.
 
-    Args:
-        edges: All edges with what they stand on.
-        fallen: Pairs without an edge whose only test could not be done.
+    Of ``fallen`` pairs, which have no edge, the only test could not be done.
     """
     standing = [edge for edge in edges if not edge.stands_on_evidence]
     tests = [edge.tests for edge in edges if edge.tests is not None]

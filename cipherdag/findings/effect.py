@@ -1,10 +1,20 @@
-"""The parts of an estimated effect: arms, contrasts, refutations and differences between sites."""
+"""The parts of an estimated effect: arms, contrasts, refutations and differences between sites.
+
+Refutations are estimates after changes that should, or should not, matter. Sources: Sharma and
+Kiciman, arXiv:2011.04216 (refuters); Efron and Tibshirani, An Introduction to the Bootstrap (1993),
+chapter 11 (the jackknife).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from cipherdag.findings.axes import Estimate, Forest
+from cipherdag.findings.finding import Cells, Column
+from cipherdag.pages.numerals import shown
 
 Scale = Literal["difference", "ratio", "odds ratio"]
 Change = Literal[
@@ -21,7 +31,6 @@ ESTIMATORS = {
     "linear": "linear regression",
     "standardise": "standardisation over strata",
 }
-"""What estimators are called in reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +39,7 @@ class ArmMean:
 
     Attributes:
         arm: The treatment's category, 0 for the first.
-        rows: Rows of the arm.
         mean: Of the outcome, or of two categories the share of the second one.
-        error: Its standard error.
         effective: How many rows of equal weight would be as good; None where none is weighted.
     """
 
@@ -45,15 +52,11 @@ class ArmMean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """One category of the treatment against the reference, or one unit of it.
+    """One category of the treatment against the reference, or one unit, and a 95 % interval.
 
     Attributes:
         arm: The category, 0 for the first; None of a number.
-        scale: How the two are compared.
-        estimate: The effect.
         error: Its standard error; of ratios that of the logarithm.
-        low: Where its interval of 95 % begins.
-        high: Where it ends.
     """
 
     arm: int | None
@@ -85,7 +88,6 @@ class Refutation:
     """An effect where something was changed.
 
     Attributes:
-        change: What was changed.
         left_out: The variable that is left out, or the number of the part of the rows.
         why: Empty, or why nothing is estimated.
         contrasts: The differences against the reference.
@@ -155,13 +157,10 @@ class AdjustedEffect:
     """The effect as one set of variables tells it.
 
     Attributes:
-        adjust: The variables adjusted for.
         parents: The direct causes of the treatment in the DAGs that say so, where the graph leaves
             several possible; else None.
         n_dags: How many DAGs these are, if known.
         why: Empty, or why nothing is estimated; ``no effect``: because these DAGs have none.
-        sites: How many sites add rows.
-        rows: How many rows.
         means: Of every arm; none of a linear model.
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
@@ -189,3 +188,132 @@ class AdjustedEffect:
 def e_value(ratio: float) -> float:
     """The E-value of a risk ratio; 1 for a ratio of 1 or below."""
     return ratio + math.sqrt(ratio * (ratio - 1.0)) if ratio > 1.0 else 1.0
+
+
+FEWEST_PARTS = 2
+REFUTATIONS = (
+    Column("set", int, "The number of the set, from 1."),
+    Column("change", str, "The change, such as `placebo treatment`."),
+    Column("left_out", str, "The variable, or the part of the rows, that is left out."),
+    Column("arm", str, "The category of the treatment, or a unit more."),
+    Column("estimate", float, "The difference after the change."),
+    Column("standard_error", float, "Its standard error."),
+    Column("low", float, "The lower end of its interval at 95 %."),
+    Column("high", float, "The upper end."),
+    Column("note", str, "Why nothing is estimated."),
+)
+Naming = Callable[[int | None], str]
+
+
+def contrasts_after(
+    refutations: Sequence[Refutation], change: Change, arm: int | None
+) -> tuple[Contrast, ...]:
+    """The estimates after changes of one kind, of one category of the treatment."""
+    return tuple(
+        one
+        for changed in refutations
+        if changed.change == change
+        for one in changed.contrasts
+        if one.arm == arm and math.isfinite(one.estimate)
+    )
+
+
+def normal_p_value(one: Contrast) -> float:
+    """The two-sided normal p-value of a difference of 0; 1 without a positive error."""
+    if not 0.0 < one.error < math.inf:
+        return 1.0
+    return math.erfc(abs(one.estimate) / one.error / math.sqrt(2.0))
+
+
+def left_out_p_value(parts: Sequence[Contrast], error: float) -> float:
+    """A test whether leave-one-out estimates scatter as the standard error predicts.
+
+    Parts are about alike in size; the error is that of the estimate from all rows. The p-value is
+    small where they scatter more widely, and 1 of fewer than two.
+    """
+    from scipy.special import gammaincc
+
+    count = len(parts)
+    if count < FEWEST_PARTS or not 0.0 < error < math.inf:
+        return 1.0
+    mean = math.fsum(part.estimate for part in parts) / count
+    squares = math.fsum((part.estimate - mean) ** 2 for part in parts)
+    scatter = squares * (count - 1) ** 2 / (count * error * error)
+    return float(gammaincc((count - 1) / 2.0, scatter / 2.0))
+
+
+def refutation_rows(sets: tuple[AdjustedEffect, ...], arm_name: Naming) -> Cells:
+    """The estimate after every change, or why there is none."""
+    rows: Cells = []
+    for number, effect in enumerate(sets, start=1):
+        for changed in effect.refutations:
+            head = (number, changed.change, changed.left_out)
+            rows += [
+                (*head, arm_name(one.arm), one.estimate, one.error, one.low, one.high, "")
+                for one in changed.contrasts
+            ]
+            if changed.why:
+                rows.append((*head, "", None, None, None, None, changed.why))
+    return rows
+
+
+def refutation_lines(effect: AdjustedEffect, pair: Naming) -> Iterator[str]:
+    """One line per refutation with its estimate; parts of the rows share one line."""
+    for one in effect.contrasts:
+        if one.scale == "difference" and effect.refutations:
+            yield f"  {pair(one.arm)}, the same difference after a change:"
+            yield from _changed_lines(effect, one)
+    for why in dict.fromkeys(
+        f"{name(changed)}: {changed.why}" for changed in effect.refutations if changed.why
+    ):
+        yield f"    {why}"
+
+
+def _changed_lines(effect: AdjustedEffect, one: Contrast) -> Iterator[str]:
+    for changed in effect.refutations:
+        for other in (other for other in changed.contrasts if other.arm == one.arm):
+            line = f"    {name(changed)}: {shown(other.estimate)}"
+            if changed.change == "placebo treatment":
+                yield f"{line} ({shown(other.low)} to {shown(other.high)}), and 0 is expected"
+            elif changed.change == "random common cause":
+                shift = abs(other.estimate - one.estimate) / one.error if one.error else math.nan
+                yield f"{line}, a shift of {shift:.2f} standard errors"
+            elif changed.change != "rows left out":
+                yield f"{line} ({shown(other.low)} to {shown(other.high)})"
+    parts = contrasts_after(effect.refutations, "rows left out", one.arm)
+    if parts:
+        low, high = (end(part.estimate for part in parts) for end in (min, max))
+        yield (
+            f"    a fifth of the rows left out, each in turn: {shown(low)} to {shown(high)}; "
+            f"p of their scatter {shown(left_out_p_value(parts, one.error))}"
+        )
+
+
+def name(changed: Refutation) -> str:
+    """The name of the refutation in words."""
+    if changed.change == "variable left out":
+        return f"without {changed.left_out}"
+    return "a fifth of the rows left out" if changed.change == "rows left out" else changed.change
+
+
+def refutation_forest(
+    effect: AdjustedEffect, one: Contrast, title: str, label: str
+) -> Forest | None:
+    """A drawing of one difference and of what it is after every change; None without any."""
+    estimates = [
+        Estimate(
+            f"part {changed.left_out} of the rows left out"
+            if changed.change == "rows left out"
+            else name(changed),
+            other.estimate,
+            other.low,
+            other.high,
+        )
+        for changed in effect.refutations
+        for other in changed.contrasts
+        if other.arm == one.arm and math.isfinite(other.low) and math.isfinite(other.high)
+    ]
+    if not estimates or not math.isfinite(one.low):
+        return None
+    whole = Estimate("as estimated", one.estimate, one.low, one.high)
+    return Forest(title=title, note=f"{title}:", label=label, estimates=(whole, *estimates))

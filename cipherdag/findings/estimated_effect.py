@@ -9,15 +9,19 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.effect import ESTIMATORS, NO_EFFECT, AdjustedEffect, Contrast, LeftOut
-from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
-from cipherdag.findings.panels.forest import Estimate, Forest
-from cipherdag.findings.refutation import (
+from cipherdag.findings.axes import Estimate, Forest
+from cipherdag.findings.effect import (
+    ESTIMATORS,
+    NO_EFFECT,
     REFUTATIONS,
+    AdjustedEffect,
+    Contrast,
+    LeftOut,
     refutation_forest,
     refutation_lines,
     refutation_rows,
 )
+from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES
@@ -32,16 +36,11 @@ class EstimatedEffect(Finding):
     """The effect of one variable on another.
 
     Attributes:
-        treatment: The cause.
-        outcome: What it acts on.
-        estimator: How it was estimated.
         reference: The category of the treatment that the others are compared with, 0 for the first.
         all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
         outcome_category: Of which of an outcome's two categories shares are, 1 for the first.
         left_out: Whether rows that miss a value differ; empty where no site misses one, or too few
             sites tell.
-        sets: The effect for every set that the graph leaves possible.
-        details: What else was found.
     """
 
     kind: ClassVar[str] = "effect"

@@ -24,7 +24,6 @@ class SelectedFeature:
     """A feature that is a cause or an effect of a label.
 
     Attributes:
-        feature: Its name.
         strength: Weighted strength of its dependence on the label given nothing (Eq. 2): the
             absolute correlation, or G2 or twice a log likelihood ratio. With other evidence than
             ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score. None where
@@ -50,7 +49,6 @@ class SelectedFeatures(Finding):
         untested: Variables that no site could test against any label.
         measure: What a strength is, as a phrase with its unit; empty if nothing is known of it.
         least_p: A p-value of 0 stands for one below this.
-        details: What else the algorithm found.
     """
 
     kind: ClassVar[str] = "features"

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import msgspec
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.panels.panel import Panel
+from cipherdag.findings.panels import Panel
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.sheets import csv_text
+from cipherdag.pages.files import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,9 +109,7 @@ class Finding(ABC):
     kind: ClassVar[str]
     """What ``result.json`` calls the kind of finding."""
     template: ClassVar[str]
-    """The template of its report."""
     tables: ClassVar[tuple[Table, ...]]
-    """The tables that it declares."""
     promise: ClassVar[str] = ""
     """What a plan tells the people who approve it that the result will be, if anything."""
     causal: ClassVar[bool] = True
@@ -199,11 +197,7 @@ class Finding(ABC):
         return None
 
     def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
-        """The entries of ``result.json`` that only this kind of finding has.
-
-        Args:
-            identifiers: The identifier of every variable.
-        """
+        """The entries of ``result.json`` that only this kind of finding has."""
         del identifiers
         names = [
             attribute.name

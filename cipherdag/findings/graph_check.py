@@ -19,8 +19,6 @@ class ImpliedIndependence:
     """Two variables without an edge, and what a test of them says.
 
     Attributes:
-        first: The one.
-        second: The other.
         given: A set that separates them in the graph.
         p_value: Of their independence given the set; None where the test could not be done. Where
             bits are opened, the smallest level at which the test says dependent, or 1.
@@ -44,15 +42,7 @@ class ImpliedIndependence:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedGraph(Finding):
-    """A graph and the tests of what it implies.
-
-    Attributes:
-        graph: The graph.
-        tests: One for every pair without an edge.
-        alpha: The level of all tests together.
-        correction: How p-values are corrected.
-        details: What else was found.
-    """
+    """A graph and the tests of what it implies, one for every pair without an edge."""
 
     kind: ClassVar[str] = "graph check"
     template: ClassVar[str] = "graph_check_run.html.j2"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.confidence import CONSENSUS, Confidences, EdgeCounts
+from cipherdag.findings.doubts import COMPARED, DIFFERING, row_warnings
 from cipherdag.findings.edge_table import (
     DIFFERENCES,
     SEPARATIONS,
@@ -24,8 +25,6 @@ from cipherdag.findings.edge_table import (
     why,
 )
 from cipherdag.findings.finding import Column, Finding, Report, Table, plain, shortened
-from cipherdag.findings.row_warnings import row_warnings
-from cipherdag.findings.site_differences import COMPARED, DETAIL
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, GraphEvidence
 from cipherdag.graphs.edges import Edge
@@ -71,12 +70,7 @@ Graph_co = TypeVar("Graph_co", bound=AnyGraph, covariant=True)
 
 @dataclass(frozen=True, kw_only=True)
 class GraphFinding(Finding, Generic[Graph_co]):
-    """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds.
-
-    Attributes:
-        graph: The graph, with the columns' names.
-        evidence: What speaks for its edges, as far as it was opened.
-    """
+    """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds."""
 
     kind: ClassVar[str] = "graph"
     template: ClassVar[str] = "graph_run.html.j2"
@@ -127,9 +121,6 @@ class GraphFinding(Finding, Generic[Graph_co]):
 
     def compare(self, other: GraphFinding[AnyGraph] | AnyGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair; `distance_to` counts their differences.
-
-        Args:
-            other: Another finding, or a graph.
 
         Returns:
             Columns ``from``, ``to``, ``here``, ``there`` (the marks, such as "-->", "<--" or "---",
@@ -268,13 +259,13 @@ def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...
         ),
         confidence,
         Table(
-            name=DETAIL,
+            name=DIFFERING,
             doc="One row per variable, and whether it is distributed differently at the sites; no "
             "row where that was not asked.",
             columns=COMPARED,
             rows=lambda finding: [
                 tuple(row[column.name] for column in COMPARED)
-                for row in finding.details.get(DETAIL, [])
+                for row in finding.details.get(DIFFERING, [])
             ],
             saved="never",
         ),

@@ -10,9 +10,9 @@ from itertools import permutations
 from typing import Any
 
 from cipherdag.errors import GraphError
+from cipherdag.findings.doubts import UNRESOLVED
 from cipherdag.findings.edge_table import why
 from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
-from cipherdag.findings.unresolved import DETAIL as UNRESOLVED
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize
@@ -67,16 +67,7 @@ AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
 
 @dataclass(frozen=True, slots=True)
 class EdgeRow:
-    """An edge of the report: its number, its evidence, and what the truth says of it.
-
-    Attributes:
-        number: From 1 on.
-        edge: The edge.
-        evidence: What speaks for it.
-        verdict: What the truth says of it, if there is one.
-        mark: The mark that is drawn: without what too few replicates have.
-        sentence: What it says, in words.
-    """
+    """An edge of the report; ``mark`` is drawn, without what too few replicates have."""
 
     number: int
     edge: Edge
@@ -116,11 +107,7 @@ def edge_in_words(
 ) -> str:
     """An edge in sentences: what it says, its size with reference and unit, what is uncertain.
 
-    Args:
-        edge: The edge.
-        said: What the mark that is drawn says.
-        evidence: What speaks for it.
-        units: Units of numbers, by column.
+    ``said`` is what the mark that is drawn says; units of numbers are by column.
     """
     a, b = (
         f"{name} ({units[name]})" if name in units else name for name in (edge.source, edge.target)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cipherdag.findings.finding import Note, Report
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.panels import TablePanel
 from cipherdag.graphs.ancestral.integration import Integration, LocalPAG
 from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.pag import PAG, PartialMixedGraph
 
 DETAIL = "integrated"
-"""Where a finding's details have them."""
 TITLE = "Graphs that fit"
 CAPTION = (
     "Graphs over all columns that have, among the columns of every group of sites, the graph of "
@@ -28,10 +27,7 @@ def details_of(
 ) -> dict[str, Any]:
     """The details of the finding that `Integrated` reads, in the form that JSON has.
 
-    Args:
-        integrations: The graphs that fit.
-        groups: The PAG of every group, and whether it is one.
-        names: The variables.
+    Of every group there are the PAG, and whether it is one.
     """
     return {
         "complete": integrations.complete,

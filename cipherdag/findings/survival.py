@@ -8,13 +8,12 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
-from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, shown
 
 ALL_ROWS = "all"
-"""What one group of all rows is called."""
 RESTRICTED = (
     "Sites moved few events to later edges, so that medians and curves are near, not exact."
 )
@@ -59,8 +58,6 @@ class GroupTest:
     """A log-rank test of groups.
 
     Attributes:
-        statistic: Chi-square.
-        dof: Degrees of freedom.
         p_value: Chance of a larger statistic if all groups are alike; None without any.
         observed: Events of every group.
         expected: How many it would have if it had them as fast as all together.
@@ -92,14 +89,9 @@ class HazardRatio:
     """The hazard ratio of one category to the first one, or per unit of a number.
 
     Attributes:
-        column: The column.
         category: The category by its place, from 1, beside category 0; None of numbers.
-        log_ratio: Logarithm of the ratio, others alike; None where there is a fault.
-        deviation: Its standard deviation, likewise.
-        ratio: The ratio of hazards, likewise.
-        low: Lower end of its 95 % interval, likewise.
-        high: Upper end, likewise.
-        p_value: Wald's, likewise.
+        log_ratio: Logarithm of the ratio, others alike; None, as all numbers, where there is a
+            fault.
         fault: Why there is none: "withheld" by too many sites, "not determined" beside the other
             columns, or the likelihood rises "endless up" or "endless down"; empty where all is.
     """
@@ -126,7 +118,6 @@ class HazardModel(msgspec.Struct, frozen=True, kw_only=True):
         value: Logarithm of the partial likelihood at its maximum; None without sites.
         null: The same with no predictor at all.
         statistic: Twice the difference, chi-square; None where that is not known.
-        dof: Its degrees of freedom.
         p_value: Chance of a larger one if no predictor matters.
         few: Columns and places from 0 of the categories that too few sites have rows of, so that
             nothing is told of the model.
@@ -154,21 +145,17 @@ class SurvivalAnalysis(Finding):
     """Curves, and what makes the event come faster.
 
     Attributes:
-        time: Column of the times.
         event: Column that says whether the event ended them.
         event_category: Which of its categories is the event, from 1.
         by: Column of the groups; empty of one group.
         edges: Upper edge of every bin of time.
         curves: Of every group, in the order of the column's categories.
-        n_sites: How many sites were asked.
         test: Of the groups within the sites, at exact times; None of one group, or where too few
             sites tell of it.
         together: The same of all rows as if of one site, in bins of time; None where some site
             restricts small counts, which this test does not bear.
-        model: The Cox model; None where none was asked for.
         restricted: Whether some site restricts small counts, and so moves events along a curve.
         all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
-        details: What else was found.
     """
 
     kind: ClassVar[str] = "survival"

@@ -67,9 +67,7 @@ def walk_steps(
 ) -> Iterator[tuple[int, int]]:
     """Every step (u, v) of the walks from some first steps, once.
 
-    Args:
-        starts: First steps.
-        onward: Bit mask of the variables that may come after u and v.
+    ``onward`` gives the bit mask of what may come after u and v.
     """
     waiting = list(starts)
     seen = set(waiting)
@@ -186,9 +184,7 @@ def unshielded_colliders(
 ) -> Iterator[tuple[int, int, int]]:
     """Every x *-> y <-* z whose ends are not adjacent, as (x, y, z), x < z.
 
-    Args:
-        into: Bit masks of what has an edge with an arrowhead at every variable.
-        adjacent: Bit masks of the neighbours of every variable.
+    Bit masks say what has an edge with an arrowhead at every variable, and what its neighbours are.
     """
     for y, heads in enumerate(into):
         for x in members(heads):

@@ -106,8 +106,6 @@ class EdgeEvidence:
     """The evidence of one edge.
 
     Attributes:
-        source: Its source, as in `Edge`.
-        target: Its target.
         strength: At least 0, as the measure says; relative to the largest it is the line's width.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
@@ -147,8 +145,6 @@ class Separation(msgspec.Struct, frozen=True, gc=False):
     """Two variables that an algorithm takes for independent given others.
 
     Attributes:
-        first: The one variable.
-        second: The other.
         given: The separating set; None where no site found one.
         support: The strength of that choice, as the algorithm compares it; None where the two
             count as independent though nothing was tested.

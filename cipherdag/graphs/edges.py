@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from cipherdag.errors import GraphError
+from cipherdag.pages.files import without_shield
 from cipherdag.pages.numerals import first_of
-from cipherdag.pages.sheets import without_shield
 
 Pair = tuple[str, str]
 Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
@@ -22,7 +22,6 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MOST_LISTED = 5
 End = Literal["arrow", "circle", "plain"]
 ENDS: dict[str, End] = {"-": "plain", "o": "circle", "<": "arrow", ">": "arrow"}
-"""What each sign at an end of a mark stands for."""
 
 CAUSALLEARN = {"TAIL": "--", "ARROW": "<>", "CIRCLE": "oo"}
 """What causal-learn calls an end, and how it is written at the left and at the right."""
@@ -70,11 +69,8 @@ def canonical(first: str, second: str, mark: str) -> tuple[str, str, str]:
 def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
     """A mark without the ends at which another one, such as a consensus, differs.
 
-    Args:
-        mark: A mark.
-        other: The other one, seen from the same end; "" differs at both ends.
-        undetermined: The mark of an edge of which neither end is determined: "---", or in a PAG
-            "o-o".
+    The other one is seen from the same end; "" differs at both. An end is left open as in
+    ``undetermined``: "---", or in a PAG "o-o".
     """
     ends = (sign if other[k : k + 1] == sign else undetermined[k] for k, sign in enumerate(mark))
     return "".join(ends)
@@ -82,10 +78,6 @@ def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
 
 def checked_names(nodes: Iterable[str], size: int) -> tuple[str, ...]:
     """The names of a graph.
-
-    Args:
-        nodes: The names.
-        size: How many there have to be.
 
     Raises:
         GraphError: Another number of names, or one is repeated or cannot be written.
@@ -121,7 +113,7 @@ def edges_from_csv(
             without surrounding white space and in Unicode form C, as names are compared everywhere.
         marks: Those that an edge may have.
 
-    An apostrophe that `cipherdag.pages.sheets.csv_text` put in front of a name is taken off, unless
+    An apostrophe that `cipherdag.pages.files.csv_text` put in front of a name is taken off, unless
     only the name with it is declared.
 
     Returns:
@@ -146,9 +138,6 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
         graph: A ``Graph`` or ``DiGraph``. The attribute ``mark`` of an edge counts where it is
             there, with ``source`` and ``target`` if these are. Else an edge of a ``Graph``, and two
             arcs that join a pair both ways, have the mark ``---``.
-
-    Returns:
-        (source, target, mark) of every edge once.
 
     Raises:
         GraphError: It is no networkx graph, or a multigraph.
@@ -175,9 +164,6 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
 
 def edges_from_causallearn(graph: Any) -> list[tuple[str, str, str]]:
     """Edges of a ``GeneralGraph`` of causal-learn.
-
-    Returns:
-        (source, target, mark) of every edge.
 
     Raises:
         GraphError: It is something else, or an end has a mark that no graph here has.

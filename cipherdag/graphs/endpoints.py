@@ -21,7 +21,6 @@ NONE, CIRCLE, ARROW, TAIL = range(4)
 SIGNS = {CIRCLE: ("o", "o"), ARROW: ("<", ">"), TAIL: ("-", "-")}
 """How each endpoint is written at the left and at the right end of an edge."""
 ENDPOINTS = {sign: endpoint for endpoint, signs in SIGNS.items() for sign in signs}
-"""The endpoint that each sign stands for."""
 Matrix = TypeVar("Matrix", BoolMatrix, Endpoints)
 
 
@@ -60,11 +59,7 @@ def checked_endpoints(endpoints: ArrayLike) -> Endpoints:
 
 
 def endpoints_of(arcs: ArrayLike) -> Endpoints:
-    """The endpoint marks of a matrix of arcs.
-
-    Raises:
-        GraphError: As `checked_arcs`.
-    """
+    """The endpoint marks of a matrix of arcs."""
     matrix = checked_arcs(arcs)
     ends = np.where(matrix & ~matrix.T, ARROW, TAIL)
     return np.where(matrix | matrix.T, ends, NONE).astype(np.int8)

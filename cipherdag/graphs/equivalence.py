@@ -61,8 +61,6 @@ class Move:
 
     Attributes:
         phase: ``insert`` or ``delete`` the edge, or ``turn`` it so that x -> y.
-        x: Cause.
-        y: Effect.
         chosen: Neighbours of y: those that become its parents too (insert, turn), or those that
             it is directed to (delete).
     """
@@ -87,13 +85,6 @@ def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
         yield from moves_into(pattern, phase, y)
 
 
-def surroundings(pattern: Pattern, y: int) -> tuple[int, ...]:
-    """All that insertions and deletions of edges into y depend on: where equal, these are equal."""
-    near = pattern.neighbours[y]
-    around = (pattern.adjacent(v) for v in members(near))
-    return (y, pattern.parents[y], pattern.children[y], near, *around)
-
-
 def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
     """The moves about edges from any x to y."""
     for x in range(len(pattern)):
@@ -106,9 +97,9 @@ def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
             free, fixed = near & ~around, near & around
         elif phase == "delete":
             free = near & around
-        cliques = _cliques(pattern, free, fixed)
+        sets = cliques(pattern, free, fixed)
         # the sets that are chosen ascend as numbers, of which a deletion leaves out the cliques
-        for clique in reversed(cliques) if phase == "delete" else cliques:
+        for clique in reversed(sets) if phase == "delete" else sets:
             yield Move(phase, x, y, free & ~clique if phase == "delete" else clique)
 
 
@@ -183,10 +174,8 @@ def applied(pattern: Pattern, move: Move) -> Dag | None:
 def permitted(dag: Dag, forbidden: Sequence[int], required: Sequence[int]) -> Dag | None:
     """The graph or an equivalent one with all required and no forbidden edges, if there is one.
 
-    Args:
-        dag: A graph with the required edges in either direction.
-        forbidden: Bit masks of what may not be a variable's parents.
-        required: Bit masks of what has to be.
+    The graph has the required edges in either direction. Bit masks say what may not be a variable's
+    parents, and what has to be.
     """
     if not any(forbidden):
         return dag
@@ -199,9 +188,7 @@ def permitted(dag: Dag, forbidden: Sequence[int], required: Sequence[int]) -> Da
 def member(pattern: Pattern, forbidden: Sequence[int]) -> Dag | None:
     """A DAG of the class without any forbidden edge; None where there is none.
 
-    Args:
-        pattern: The class.
-        forbidden: Bit masks of what may not be a variable's parents.
+    A bit mask of every variable says what may not be its parents.
     """
     into, near = list(pattern.parents), list(pattern.neighbours)
     for v, never in enumerate(forbidden):
@@ -226,9 +213,7 @@ def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:
 def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
     """A DAG with the directed edges and no further collider (Dor and Tarsi); None if there is none.
 
-    Args:
-        parents: Bit masks of directed edges, by effect.
-        neighbours: Bit masks of undirected edges, both ways.
+    Bit masks have directed edges by effect, and undirected ones both ways.
     """
     out = turned(parents)
     adjacent = [a | b | c for a, b, c in zip(parents, neighbours, out, strict=True)]
@@ -254,19 +239,19 @@ def _removable(near: int, around: int, adjacent: list[int]) -> bool:
     return True
 
 
-def _cliques(pattern: Pattern, free: int, fixed: int) -> list[int]:
+def cliques(pattern: Pattern, free: int, fixed: int) -> list[int]:
     """The subsets of a bit mask that are cliques together with a fixed set, ascending as numbers.
 
     One after the other, so that a variable with many neighbours of which few are adjacent has few.
     """
     if any(fixed & ~(1 << v) & ~pattern.adjacent(v) for v in members(fixed)):
         return []
-    cliques = [0]
+    sets = [0]
     for v in members(free):
         around = pattern.adjacent(v)
         if not fixed & ~around:
-            cliques += [clique | 1 << v for clique in cliques if not clique & ~around]
-    return cliques
+            sets += [clique | 1 << v for clique in sets if not clique & ~around]
+    return sets
 
 
 def _compelled(dag: Dag) -> list[int]:

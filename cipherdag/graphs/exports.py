@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
-from cipherdag.pages.sheets import csv_text
-from cipherdag.pages.whole_file import replace_file
+from cipherdag.pages.files import csv_text, replace_file
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -49,15 +48,10 @@ def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str]
     The attribute ``kind`` of the graph is that of `MixedGraph.kind`. Every edge has the attribute
     ``mark``, one of `cipherdag.graphs.edges.Mark`.
 
-    Args:
-        graph: The graph.
-        two_arcs: A ``DiGraph`` of any graph: an edge with the same mark at both ends, such
-            as an undirected one, is two arcs. Algorithms for directed graphs take those for a
-            cycle.
-
-    Returns:
-        Of a DAG, or with `two_arcs`, a ``DiGraph``. Else a ``Graph`` whose edges have the
-        attributes ``source`` and ``target`` too, for a mark reads from the one to the other.
+    A graph that is no DAG is a ``Graph`` whose edges have the attributes ``source`` and ``target``
+    too, for a mark reads from the one to the other. With ``two_arcs`` it is a ``DiGraph``: an edge
+    with the same mark at both ends is two arcs, which algorithms for directed graphs take for a
+    cycle.
     """
     import networkx as nx
 

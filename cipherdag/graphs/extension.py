@@ -62,12 +62,7 @@ def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Bo
     unshielded colliders. Where there is a choice, `ranks` makes it, so that variables with few
     undirected edges become effects.
 
-    Args:
-        arcs: The graph, shape (p, p).
-        tie_break: A number of every variable, shape (p,), for choices that the graph leaves open.
-
-    Raises:
-        GraphError: Not a graph.
+    ``tie_break``, shape (p,), decides what the graph leaves open.
     """
     graph = checked_arcs(arcs)
     rank = ranks(graph, tie_break)
@@ -81,14 +76,8 @@ def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     Repeatedly, of the variables with an undirected edge, the one with the most directed parents
     (ties: the first) gets all its undirected edges directed away from it.
 
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-
     Returns:
         Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
-
-    Raises:
-        GraphError: Not a graph.
     """
     graph = checked_arcs(arcs)
     while (undirected := graph & graph.T).any():
@@ -106,11 +95,8 @@ def directed_to_the_end(
     Dor and Tarsi: take the sink that adds the fewest, direct its undirected edges into it, remove
     it, repeat. So there are no further colliders where the graph has a consistent extension.
 
-    Args:
-        arcs: A graph without a cycle of arrows, shape (p, p).
-        rank: The rank of every variable, which decides what is left open, shape (p,).
-        open_triples: Unshielded triples (x, y, z) that may as well be colliders: of two sinks that
-            add as many others the one goes first that adds fewer of these.
+    ``rank``, shape (p,), decides what is left open. Open triples may as well be colliders: of two
+    sinks that add as many others the one goes first that adds fewer of these.
 
     Raises:
         GraphError: The arrows form a cycle.
@@ -152,11 +138,7 @@ class _Remaining:
             self.loose.setdefault(y, []).append(1 << x | 1 << z)
 
     def cost(self, node: int) -> Cost | None:
-        """Unshielded colliders that the node as a sink would add; None if it has a child.
-
-        Returns:
-            How many others than open triples, and how many of those.
-        """
+        """Unshielded colliders that a node as sink adds: others than open triples, and these."""
         if self.children[node]:
             return None
         around, undirected = self.adjacent[node], self.undirected[node]
@@ -216,14 +198,8 @@ def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:
 def ranks(arcs: BoolMatrix, tie_break: ArrayLike | None = None) -> IndexArray:
     """The rank of every variable, 0 for the first, shape (p,), whatever its name.
 
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-        tie_break: A number of every variable, shape (p,), where the graph does not tell two from
-            each other.
-
-    Returns:
-        By the number of undirected edges, then by edges and those of neighbours, then by
-        ``tie_break``; what is still equal by position, the last first.
+    By the number of undirected edges, then by edges and those of neighbours, then by ``tie_break``,
+    a number of every variable; what is still equal by position, the last first.
     """
     colours = _colours(arcs)
     numbers = np.zeros(len(arcs)) if tie_break is None else np.asarray(tie_break, dtype=np.float64)

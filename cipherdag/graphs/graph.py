@@ -30,7 +30,7 @@ from cipherdag.graphs.identification.maximal import (
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,8 +49,6 @@ class CausalGraph(MixedGraph):
     `from_arcs` or `from_csv`.
 
     Attributes:
-        nodes: As of a `MixedGraph`.
-        endpoints: As of a `MixedGraph`; arrowheads and tails only.
         arcs: Read-only, shape (p, p): ``arcs[i, j]`` is True where nodes[i] --> nodes[j] or
             nodes[i] --- nodes[j], so an undirected edge stands both ways.
 
@@ -183,9 +181,6 @@ class CausalGraph(MixedGraph):
         """This CPDAG with background knowledge of its edges, and all directions that follow.
 
         Without knowledge, the graph with the directions that follow from its directed edges.
-
-        Args:
-            knowledge: Forbidden and required edges and tiers, by name.
 
         Raises:
             ParameterError: The knowledge names no variable of this graph or contradicts itself.

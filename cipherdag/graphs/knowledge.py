@@ -29,12 +29,10 @@ GIVEN = {
     "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
     "direction": "The direction is given by the background knowledge, not constraints.",
 }
-"""What is said of an edge of which there is background knowledge."""
 NUMBERED_AT_A_SITE = (
     "A person at a site writes the knowledge by names: `cipherdag site knowledge --forbid A B "
     "--out knowledge.toml`; give its file as --knowledge."
 )
-"""What to do where only the sites know the names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,14 +129,7 @@ class Knowledge:
         )
 
     def numbered(self, names: Sequence[str]) -> Knowledge:
-        """The knowledge by identifier, "1" for the first of the names, as coordinators need it.
-
-        Args:
-            names: The variables in the order of their positions.
-
-        Raises:
-            ParameterError: As `over` does.
-        """
+        """The knowledge by identifier, "1" for the first of the names, as coordinators need it."""
         self.over(names)
         number = {name: str(position) for position, name in enumerate(names, start=1)}
         return Knowledge(
@@ -154,9 +145,6 @@ class Knowledge:
 
     def over(self, names: Sequence[str]) -> Constraints:
         """The knowledge by position.
-
-        Args:
-            names: The variables in the order of their positions.
 
         Raises:
             ParameterError: A name is unknown, stands in two tiers or in an arrow to itself, an edge

@@ -89,10 +89,6 @@ def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
     A DAG compared with a CPDAG is legal but says little: every edge that the CPDAG leaves
     undirected counts as ``reverse``.
 
-    Args:
-        learned: The learnt graph.
-        truth: The true graph.
-
     Returns:
         The metrics of Huang et al. (FedPC, section 4.1.2), also for undirected edges, as in
         Tsamardinos, Brown and Aliferis, Machine Learning 65 (2006), for CPDAGs.
@@ -123,10 +119,6 @@ def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
 
 def compare_pags(learned: PartialMixedGraph, truth: PartialMixedGraph) -> PAGMetrics:
     """Compare two PAGs over the same names in whatever order.
-
-    Args:
-        learned: The learnt graph.
-        truth: The true PAG, such as that of a true DAG's maximal ancestral graph.
 
     Raises:
         GraphError: The graphs have different names; the message lists the difference.

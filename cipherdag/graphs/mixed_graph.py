@@ -115,21 +115,13 @@ class MixedGraph(ABC):
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Self:
-        """Read a graph of networkx, pgmpy or DoWhy; `edges_from_networkx` says how.
-
-        Raises:
-            GraphError: As `edges_from_networkx` and `from_marked`.
-        """
+        """Read a graph of networkx, pgmpy or DoWhy; `edges_from_networkx` says how."""
         edges = edges_from_networkx(graph)
         return cls.from_marked(map(str, graph.nodes), edges)
 
     @classmethod
     def from_causallearn(cls, graph: Any) -> Self:
-        """Read a ``GeneralGraph`` of causal-learn.
-
-        Raises:
-            GraphError: As `edges_from_causallearn` and `from_marked`.
-        """
+        """Read a ``GeneralGraph`` of causal-learn."""
         edges = edges_from_causallearn(graph)
         return cls.from_marked((node.get_name() for node in graph.get_nodes()), edges)
 

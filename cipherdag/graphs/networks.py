@@ -24,9 +24,6 @@ class DiscreteNetwork:
     """A Bayesian network over categories.
 
     Attributes:
-        names: The variables.
-        parents: Parents of every variable, by name.
-        categories: Categories of every variable, by name.
         tables: Conditional probabilities of every variable, by name: shape (categories of its
             first parent, ..., its own categories); the last axis sums to 1.
 
@@ -65,10 +62,6 @@ class DiscreteNetwork:
 
     def columns(self, n: int, rng: np.random.Generator) -> dict[str, NDArray[np.object_]]:
         """Draw independent rows, every variable after its parents.
-
-        Args:
-            n: Number of rows.
-            rng: Source of randomness; one uniform number per cell.
 
         Returns:
             Category strings, shape (n,), of every variable, in the order of ``names``.

@@ -35,11 +35,7 @@ Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
 
 
 def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
-    """Pairs (x, z), x < z, not adjacent but with a common neighbour, in order, shape (P, 2).
-
-    Raises:
-        GraphError: Not a graph.
-    """
+    """Pairs (x, z), x < z, not adjacent but with a common neighbour, in order, shape (P, 2)."""
     arcs = checked_arcs(skeleton)
     adjacent = arcs | arcs.T
     pairs = np.triu(compose(adjacent, adjacent) & ~adjacent, k=1)
@@ -60,10 +56,7 @@ def colliders_by_sepset(
 ) -> list[Triple]:
     """Unshielded triples (x, y, z), x < z, whose middle is not in the separating set of the ends.
 
-    Args:
-        skeleton: Symmetric adjacency, shape (p, p).
-        sepsets: Separating set of every unshielded pair (x, z), x < z; None is ambiguous: no
-            collider.
+    A set that is None is ambiguous: its pair (x, z), x < z, has no collider.
 
     Raises:
         GraphError: Not a graph, or a pair has no separating set.
@@ -105,9 +98,6 @@ def orient_colliders(
         background: The skeleton with the directions of background knowledge, shape (p, p), which
             no triple turns.
 
-    Returns:
-        The partially directed graph, shape (p, p).
-
     Raises:
         GraphError: The skeleton is no graph or not symmetric.
         ParameterError: An unknown rule, or a strength is missing or not a number.
@@ -148,10 +138,6 @@ def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
     of an edge, which happens only if colliders contradict each other, the edge stays as it is. On
     the pattern of a DAG rules 1 to 3 give its CPDAG; with background knowledge add rule 4.
 
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-        rules: Which of Meek's rules 1 to 4, in this order.
-
     Returns:
         The graph, shape (p, p), with the same skeleton and all directed edges of ``arcs``. Without
         a directed cycle if ``arcs`` has a consistent extension.
@@ -179,9 +165,6 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     rule 1 the one from the smaller position wins, and rules 2 and 3 see edges that the same pass
     has just directed, so that a later edge may turn an earlier one round. Edges are visited by
     head, then tail, ascending. The graph keeps its skeleton and **may have directed cycles**.
-
-    Raises:
-        GraphError: Not a graph.
     """
     graph = checked_arcs(arcs)
     adjacent = graph | graph.T

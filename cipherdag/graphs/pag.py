@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
-from cipherdag.graphs.ancestral.classes import check_pag, is_pag
-from cipherdag.graphs.ancestral.projection import pag_of_dag
+from cipherdag.graphs.ancestral.classes import check_pag, is_pag, pag_of_dag
 from cipherdag.graphs.drawing import figure, picture
 from cipherdag.graphs.edges import Mark
 from cipherdag.graphs.endpoints import Endpoints
@@ -99,10 +98,7 @@ class PAG(PartialMixedGraph):
     ) -> Self:
         """What unlimited data of some variables of a DAG tell of it.
 
-        Args:
-            dag: The DAG.
-            unmeasured: Variables without data.
-            selected: Variables, without data too, by which rows were selected.
+        Of the unmeasured there are no data; by the selected, without data too, rows were chosen.
 
         Raises:
             GraphError: It is no DAG, or has no such variable.

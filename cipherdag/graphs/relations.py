@@ -48,12 +48,7 @@ FEWEST_ONE_HOT = 3
 
 
 class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields=True):
-    """Columns that determine one another, by name or position.
-
-    Attributes:
-        form: How.
-        columns: Which, at least two, all different.
-    """
+    """How columns, at least two and all different, determine one another, by name or position."""
 
     form: Form
     columns: tuple[Name, ...]
@@ -101,11 +96,7 @@ class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields
 
 @dataclass(frozen=True)
 class Determined:
-    """The relations of a study's variables, by position.
-
-    Attributes:
-        relations: As the schema declares them.
-    """
+    """The relations of a study's variables by position, as the schema declares them."""
 
     relations: tuple[Relation[int], ...] = ()
 

@@ -23,7 +23,7 @@ from cipherdag.graphs.dags import dag_of, mask_of, reachable, unshielded_collide
 from cipherdag.graphs.equivalence import pattern_of
 from cipherdag.graphs.extension import cyclic_arrows, directed_to_the_end, ranks
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import Conflicts, Strengths, Triple, meek, strength_of
+from cipherdag.graphs.orientation import Strengths, Triple, meek, strength_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,6 @@ def class_of(
     *,
     open_triples: Collection[Triple] = (),
     strength: Strengths | None = None,
-    conflicts: Conflicts = "strongest",
     tie_break: FloatVector | None = None,
 ) -> ClassOfDags:
     """The class of a DAG with a skeleton and as many of some colliders as one has, strongest first.
@@ -62,9 +61,7 @@ def class_of(
         colliders: Unshielded triples (x, y, z), x < z, that are colliders by the tests.
         constraints: Background knowledge, which the class agrees with.
         open_triples: Unshielded triples that may be colliders or not.
-        strength: That of every collider, or of its pair (x, z), for ``strongest``.
-        conflicts: Which are taken first: ``strongest``, or by position ``keep`` the first and
-            ``overwrite`` the last.
+        strength: That of every collider, or of its pair (x, z).
         tie_break: A number of every variable, shape (p,), for what the graph leaves open.
 
     Raises:
@@ -74,7 +71,7 @@ def class_of(
     start = constraints.directed(skeleton)
     lost = cyclic_arrows(start) & ~constraints.required
     start &= ~lost
-    ordered = _in_order(colliders, strength, conflicts, ranks(start, tie_break))
+    ordered = _in_order(colliders, strength, ranks(start, tie_break))
     arcs = _with_colliders(start, ordered)
     dag = directed_to_the_end(arcs, ranks(arcs, tie_break), open_triples)
     has = set(unshielded_colliders(dag_of(dag), dag_of(dag | dag.T)))
@@ -89,15 +86,9 @@ def class_of(
 
 
 def _in_order(
-    colliders: Sequence[Triple],
-    strength: Strengths | None,
-    conflicts: Conflicts,
-    rank: IndexArray,
+    colliders: Sequence[Triple], strength: Strengths | None, rank: IndexArray
 ) -> list[Triple]:
     """The colliders, those first that are to win; equally strong ones by their variables."""
-    if conflicts != "strongest":
-        visits = sorted(colliders, key=lambda triple: (triple[1], triple[0], triple[2]))
-        return visits if conflicts == "keep" else visits[::-1]
     ranked = rank.tolist()
 
     def order(triple: Triple) -> tuple[float, int, list[int]]:

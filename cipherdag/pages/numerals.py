@@ -1,7 +1,8 @@
-"""Numbers and times as people read them."""
+"""Numbers, times and names as people read them, and how wide names are on paper, near enough."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -53,3 +54,34 @@ def first_of(names: Sequence[str], most: int = 10, between: str = ", ") -> str:
     rest = len(names) - most
     more = f"{between.strip().strip(',')} and {rest} more" if rest > 0 else ""
     return between.join(names[:most]) + more
+
+
+LONGEST_LABEL = 40
+PADDING = 1.6  # of a box, in units of the font size
+
+
+def cut(name: str, longest: int = LONGEST_LABEL) -> str:
+    """The name, or its beginning where it is too long for its place."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+def box_width(label: str, font_size: float) -> float:
+    """Width of the box around a label, in the unit of the font size."""
+    return font_size * (text_width(label) + PADDING)
+
+
+def text_width(text: str) -> float:
+    """Width in units of the font size, close to that of DejaVu Sans."""
+    return sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> float:
+    if unicodedata.combining(character):
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.0
+    if character in "iljtfrI.,:;'|!()[] ":
+        return 0.4
+    if character in "mwMW@%":
+        return 0.95
+    return 0.71 if character.isupper() else 0.62

@@ -21,10 +21,7 @@ def render(
 ) -> str:
     """A page; every value is escaped, and a value that is missing is an error.
 
-    Args:
-        template: File in ``templates``, such as ``run.html.j2``.
-        scripts: What the page's own script is made of, files in ``templates``.
-        content: What the template shows.
+    Scripts are files in ``templates`` that the page's own script is made of.
     """
     from markupsafe import Markup
 

@@ -92,12 +92,8 @@ class BfvContext(Secret):
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
 
-        Args:
-            words: Residues, plane after plane.
-            lengths: Number of words in the plane of each plaintext prime.
-
-        Returns:
-            Ciphertexts of up to 4096 residues each, 57 kB.
+        Words are residues, plane after plane, and lengths those of the planes. Up to 4096 residues
+        make a ciphertext of 57 kB.
         """
         return drawn(lambda: self._encrypted(words, lengths))
 
@@ -281,11 +277,7 @@ def _bytes(coefficients: WordVector | WordMatrix) -> bytes:
 
 
 def _coefficients(content: bytes, primes: Sequence[int], count: int) -> WordMatrix:
-    """So many objects' coefficients, a row for each.
-
-    Raises:
-        ShareError: There are more or fewer bytes, or a coefficient is not reduced.
-    """
+    """So many objects' coefficients, a row for each."""
     if len(content) != count * _size(primes):
         raise ShareError("the bytes are not as many ciphertexts or keys as declared")
     digits = np.zeros((len(content) // _WIDTH, 8), dtype=np.uint8)

@@ -5,7 +5,7 @@ cohort does not fit one residue, the integer travels as residues modulo several 
 the integers is therefore exact, and the aggregate bit-identical under every protection.
 
 The residues of one modulus form a plane: all values first, small ones several to a word
-(`packing`), then those that need a second modulus, and so on. Every row of 4096 words of a plane
+(`Packing`), then those that need a second modulus, and so on. Every row of 4096 words of a plane
 starts with a head: a check word that is zero at every site, so that a sum in which a share is
 missing, foreign or garbled has a random one, and room for the tags of a homomorphic MAC, which show
 the sites that a sum is theirs (`homomorphic_mac`).
@@ -33,16 +33,19 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.aggregation import Aggregate, Declaration, Segment
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, head_words
-from cipherdag.privacy.packing import Packing, impossible, pack, unpack
 from cipherdag.privacy.residues import (
     Draw,
     Moduli,
+    Packing,
     capacity,
     from_whole,
+    impossible,
+    pack,
     recombine,
     system_words,
     to_signed,
     uniform,
+    unpack,
 )
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -75,16 +78,9 @@ def encode(
 ) -> WordVector:
     """An answer as residues, plane after plane.
 
-    Args:
-        answer: Values of shape (declaration.length,), float64, finite, within their bounds; 0 or
-            1 in comparison segments.
-        declaration: What the answer is for.
-        moduli: What residues are taken modulo of; see `residues`.
-        random_words: Where comparisons draw their nonzero words from.
-
-    Returns:
-        Words of shape (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus;
-        heads are zero.
+    The answer has shape (declaration.length,), float64, finite, within its bounds; 0 or 1 in
+    comparison segments, whose nonzero words come from ``random_words``. Words have shape
+    (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus; heads are zero.
 
     Raises:
         BoundExceededError: Before anything is encoded, and without the value.
@@ -109,10 +105,7 @@ def encode(
 def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregate:
     """The aggregate that summed words stand for.
 
-    Args:
-        content: The sums of the words of all sites, reduced, as `words_to_bytes` yields them.
-        declaration: What the shares were for.
-        moduli: The moduli of the protection.
+    The content has the sums of all sites' words, reduced, as `words_to_bytes` yields them.
 
     Raises:
         ShareError: The sum has another length than declared.

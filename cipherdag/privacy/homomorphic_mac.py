@@ -46,26 +46,16 @@ def head_words(modulus: int) -> int:
 
 
 class MacKey(Secret):
-    """The key that all sites of a session share and the coordinator lacks.
-
-    Args:
-        key: 32 uniform bytes.
-
-    Raises:
-        KeyAgreementError: The key has another length.
-    """
+    """The 32 bytes that all sites of a session share and the coordinator lacks."""
 
     __slots__ = ("_key",)
+
+    secret_size = KEY_BYTES
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise KeyAgreementError(f"a sum key has {KEY_BYTES} bytes")
         self._key = bytes(key)
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the key."""
-        return KEY_BYTES
 
     def same_as(self, other: MacKey) -> bool:
         """Whether both are one key."""
@@ -74,11 +64,8 @@ class MacKey(Secret):
     def tag(self, words: WordVector, lengths: Sequence[int], moduli: Moduli, digest: bytes) -> None:
         """Write one site's tags in place.
 
-        Args:
-            words: Residues, plane after plane, as `fixedpoint.encode` yields them.
-            lengths: Number of words of each plane.
-            moduli: Modulus of each plane, primes of at most 56 bits.
-            digest: Of the question; never twice with other words.
+        Words are residues, plane after plane, as `fixedpoint.encode` yields them; moduli are primes
+        of at most 56 bits. A digest of a question never comes twice with other words.
         """
         for row, tags in self._tags(words, lengths, moduli, digest, n_sites=1):
             row[1 : 1 + len(tags)] = tags
@@ -94,12 +81,7 @@ class MacKey(Secret):
     ) -> None:
         """Refuse words that are not the sum over that many sites.
 
-        Args:
-            words: What is said to be the sums of tagged words, plane after plane.
-            lengths: As for `tag`.
-            moduli: As for `tag`.
-            digest: As for `tag`.
-            n_sites: How many sites the sum covers.
+        They are said to be the sums of tagged words, plane after plane; the rest is as for `tag`.
 
         Raises:
             ForgedSumError: A word is not reduced, a check word not zero, or a tag not that of the

@@ -36,11 +36,8 @@ def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tup
     smallest have the roles. Where one of them leaves, those after it move up, and where another
     site leaves nothing changes: by leaving out sites, nobody gets more than the next ones in turn.
 
-    Args:
-        beacon: 32 bytes that no party could choose, the same for everyone.
-        step: Which question of the plan.
-        present: Positions of the sites that are still there.
-        roles: How many have one.
+    No party could choose the beacon, of 32 bytes, which is the same for everyone. The step says
+    which question of the plan it is; ``present`` are the positions of the sites still there.
 
     Raises:
         ParameterError: There are fewer sites than roles, or no such beacon or step.

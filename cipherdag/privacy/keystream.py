@@ -34,6 +34,8 @@ class Keystream(Secret):
 
     __slots__ = ("_encryptor",)
 
+    secret_size = _KEY_BYTES
+
     def __init__(self, key: bytes) -> None:
         self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()
 
@@ -41,11 +43,6 @@ class Keystream(Secret):
         """This very stream, which goes on at another counter of 16 bytes; never twice at one."""
         self._encryptor.reset_nonce(counter)
         return self
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the key."""
-        return _KEY_BYTES
 
     def words(self, count: int) -> WordVector:
         """The next words of the stream, shape (count,)."""
@@ -79,15 +76,8 @@ def apply_masks(
 ) -> None:
     """Add and subtract streams in place.
 
-    Args:
-        words: Residues, plane after plane.
-        plane_lengths: Number of words of each plane.
-        moduli: Modulus of each plane.
-        added: The streams to add, which go on.
-        subtracted: The streams to subtract.
-
-    Leaks:
-        Nothing: to whoever lacks the key of one of them every word is uniform, whatever it was.
+    Words are residues, plane after plane, each plane with its length and modulus. To whoever lacks
+    the key of one stream every word is uniform, whatever it was.
     """
     start = 0
     for length, modulus in zip(plane_lengths, moduli, strict=True):

@@ -36,11 +36,7 @@ PROTECTING: Final = tuple(kind.name for kind in PROTECTIONS.values() if kind.pro
 
 
 def protection_kind(name: str) -> ProtectionKind:
-    """The protection of a name.
-
-    Raises:
-        ProtectionError: There is none.
-    """
+    """The protection of a name; ProtectionError if there is none."""
     if name not in PROTECTIONS:
         raise ProtectionError(f"there is no protection named {name!r}")
     return PROTECTIONS[name]

@@ -5,11 +5,17 @@ coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means addi
 digits with carries, the residues of a sum say nothing beyond the sum.
 
 Every modulus is at most 2**56, so that all arithmetic stays inside 64-bit words.
+
+Several small sums share a word (`Packing`), as digits of a base that no sum over the cohort
+reaches. A site's number is x with -b <= x <= b, or 0 <= x <= b, and n sites answer. So x + b, or x,
+is a digit of any base above 2 n b, or n b, and so is the sum of all sites' digits: adding words
+adds digits, and nothing is carried. The digits of a sum of words say no more than the sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import mul
 
@@ -17,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IntegerVector, WordMatrix, WordVector
+from cipherdag.errors import AggregateRangeError
 from cipherdag.privacy.draws import fresh_bytes
 
 Moduli = tuple[int, ...]
@@ -40,11 +47,7 @@ def system_words(count: int) -> WordVector:
 def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> WordVector:
     """Uniform residues by rejection sampling, shape (count,), without bias.
 
-    Args:
-        draw: Yields that many uniform 64-bit words; the same words give the same residues.
-        count: How many.
-        modulus: What they are smaller than.
-        nonzero: Whether zero is left out.
+    ``draw`` yields so many uniform 64-bit words; the same words give the same residues.
     """
     shift = shift_to(modulus)
     residues = np.empty(0, dtype=np.uint64)
@@ -100,10 +103,7 @@ def inner(residues: WordVector, factors: WordVector, modulus: int) -> int:
 def from_whole(values: FloatVector, modulus: int, *, wide: bool) -> WordVector:
     """Residues of whole numbers held in floats, shape as ``values``.
 
-    Args:
-        values: Whole numbers, exact; below 2**63 in size, or below 2**124 if ``wide``.
-        modulus: At most 2**56.
-        wide: Whether any may reach 2**63.
+    They are exact, below 2**63 in size, or below 2**124 if ``wide``; the modulus is 2**56 at most.
     """
     if not wide:
         return from_integers(values.astype(np.int64), modulus)
@@ -163,3 +163,95 @@ def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> 
 def _whole(numbers: IntegerVector | WordVector, modulus: int) -> IntegerVector | WordVector:
     """The largest multiples below: numpy divides whole vectors, but takes rests one by one."""
     return numbers // numbers.dtype.type(modulus) * numbers.dtype.type(modulus)
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The layout of one segment's numbers in words: number k + j * words is digit j of word k.
+
+    Attributes:
+        length: How many numbers.
+        base: More than the largest sum of digits.
+        lowest: The least number of a site, at most 0.
+        digits: How many share a word, at least 1; one by itself stays the residue that it is.
+    """
+
+    length: int
+    base: int
+    lowest: int
+    digits: int
+
+    @classmethod
+    def of(cls, length: int, base: int, lowest: int, modulus: int) -> Packing:
+        """The most digits that a residue of a modulus has room for."""
+        digits, room = 1, modulus // max(base, 2)
+        while digits < length and (room := room // max(base, 2)):
+            digits += 1
+        return cls(length, base, lowest, digits)
+
+    @property
+    def words(self) -> int:
+        """Number of words."""
+        return -(-self.length // self.digits)
+
+    def pack(self, residues: WordVector, modulus: int) -> WordVector:
+        """The words, shape (words,), of one site's numbers, residues of shape (length,)."""
+        if self.digits == 1:
+            return residues
+        raised = (to_signed(residues, modulus) - self.lowest).view(np.uint64)
+        packed = np.zeros(self.words, dtype=np.uint64)
+        for first in reversed(range(0, self.length, self.words)):
+            digit = raised[first : first + self.words]
+            packed *= np.uint64(self.base)
+            packed[: digit.size] += digit
+        return packed
+
+    def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector | None:
+        """The sums over that many sites, residues of shape (length,), of summed words.
+
+        None where a word has more than its digits.
+        """
+        if self.digits == 1:
+            return words
+        values, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False
+        for first in range(0, self.length, self.words):
+            digits, higher = values[first : first + self.words], rest // np.uint64(self.base)
+            digit = rest - higher * np.uint64(self.base)
+            digits[:], rest = digit[: digits.size], higher
+            beyond |= bool(digit[digits.size :].any())
+        if beyond or rest.any():
+            return None
+        return from_integers(values.view(np.int64) + n_sites * self.lowest, modulus)
+
+
+def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> WordVector:
+    """The words of one site's numbers, segment after segment."""
+    # the last part is empty, which is all there is of no segments
+    parts = np.split(residues, np.cumsum([packing.length for packing in packings]))
+    return np.concatenate(
+        [packing.pack(part, modulus) for packing, part in zip(packings, parts, strict=False)]
+        + parts[-1:]
+    )
+
+
+def unpack(
+    words: WordVector, packings: Sequence[Packing], modulus: int, n_sites: int
+) -> WordVector:
+    """The sums of all numbers over that many sites, residues.
+
+    Raises:
+        AggregateRangeError: A word has more than its digits; names the segment.
+    """
+    parts = np.split(words, np.cumsum([packing.words for packing in packings]))
+    values = parts[-1:]
+    for segment, (packing, part) in enumerate(zip(packings, parts, strict=False)):
+        sums = packing.unpack(part, modulus, n_sites)
+        if sums is None:
+            raise AggregateRangeError(impossible(segment))
+        values.insert(-1, sums)
+    return np.concatenate(values)
+
+
+def impossible(segment: int) -> str:
+    """The message of an error about a sum beyond what honest sites add up to."""
+    return f"segment {segment} of the sum has a value that the cohort cannot produce"

@@ -44,27 +44,16 @@ _PURPOSE = b"self mask"
 class RoundMasks(Secret):
     """A site's masks, drawn once for a digest.
 
-    Args:
-        index: Position of this site in the cohort.
-        pair_keys: Key with the sites that share one with this one, by position.
-        n_sites: How many sites the cohort has; this one and those by default.
+    The cohort has this site and those that share a key with it by default.
 
     Raises:
         CohortError: There is no other site, or a key for none of the cohort.
     """
 
     __slots__ = (
-        "_declaration",
-        "_escrow",
-        "_index",
-        "_n_sites",
-        "_pair_keys",
-        "_released",
-        "_seals",
-        "_self_seed",
-        "_shared",
-        "_streams",
-    )
+        "_declaration", "_escrow", "_index", "_n_sites", "_pair_keys", "_released", "_seals",
+        "_self_seed", "_shared", "_streams",
+    )  # fmt: skip
 
     def __init__(
         self, index: int, pair_keys: Mapping[int, PairKey], n_sites: int | None = None
@@ -97,7 +86,7 @@ class RoundMasks(Secret):
             ReplayError: This site already masked something for its digest.
         """
         sites = declaration.sites
-        if not _ascending(sites) or declaration.cohort_size != len(sites):
+        if list(sites) != sorted(set(sites)) or declaration.cohort_size != len(sites):
             raise CohortError("the declaration is for a cohort of another size or order")
         if self._index not in sites or not 0 <= sites[0] <= sites[-1] < self._n_sites:
             raise CohortError("the declaration leaves this site out or names an unknown one")
@@ -111,18 +100,10 @@ class RoundMasks(Secret):
     ) -> None:
         """Mask words in place for a new digest; the seed of the digest before is forgotten.
 
-        Args:
-            words: Residues, plane after plane.
-            lengths: Number of words of each plane.
-            moduli: Modulus of each plane.
-            declaration: What they are for.
+        Words are residues, plane after plane. Every masked one is uniform, whatever it was.
 
         Raises:
-            CohortError: As `check`.
-            ReplayError: As `check`.
-
-        Leaks:
-            Nothing: every masked word is uniform, whatever it was before.
+            CohortError, ReplayError: As `check`.
         """
         self.check(declaration)
         self._shared.add(declaration.digest)
@@ -169,9 +150,6 @@ class RoundMasks(Secret):
     def unmask(self, declaration: Declaration) -> bytes:
         """The seed of this site's self mask, b_i: 32 bytes, the same whenever it is asked.
 
-        Args:
-            declaration: What this site shared last.
-
         Raises:
             OpeningRefusedError: The question is not the last one.
 
@@ -185,13 +163,8 @@ class RoundMasks(Secret):
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
         """This site's piece of the self mask of a site that left before it released it.
 
-        Args:
-            vanished: Position of that site.
-            piece: What it had sealed for this site.
-            declaration: What this site shared last.
-
-        Returns:
-            A share of `secretsharing`, 52 bytes.
+        The piece is what that site had sealed for this one; returned is a share of `secretsharing`,
+        52 bytes.
 
         Raises:
             OpeningRefusedError: This site released no seed for this question yet, or the site is
@@ -235,12 +208,7 @@ def strip_masks(
 ) -> None:
     """Take from a sum over the sites asked, in place, the masks that do not cancel in it.
 
-    Args:
-        words: The sum of the masked words, reduced, plane after plane.
-        lengths: Number of words of each plane.
-        moduli: Modulus of each plane.
-        seeds: What each site's `RoundMasks.unmask` returned, by position.
-        declaration: What was shared.
+    Words are reduced, plane after plane; seeds are those of `RoundMasks.unmask`, by position.
 
     Raises:
         ShareError: The seeds are not those of the sites asked, or one is malformed.
@@ -278,7 +246,3 @@ def require_all(given: Mapping[int, bytes], declaration: Declaration) -> tuple[i
     if set(given) != set(declaration.sites):
         raise ShareError("something is missing of a site asked, or came of one that was not")
     return declaration.sites
-
-
-def _ascending(positions: Sequence[int]) -> bool:
-    return list(positions) == sorted(set(positions))

@@ -83,9 +83,6 @@ class CoordinatorCarrier(Carrier, Protocol):
 class WordCarrier:
     """Both ends of what the coordinator reads itself: 8 bytes a word.
 
-    Attributes:
-        moduli: Modulus of each plane of words.
-
     Leaks:
         The words, to whoever carries them; masked ones are uniform.
     """
@@ -131,10 +128,7 @@ class WordCarrier:
 class SiteAggregation(Secret):
     """A site's side of one protection, holding the keys of one session.
 
-    Args:
-        masks: The site's masks; None where answers leave in the clear.
-        sum_key: Shows the sites that an opened sum is theirs.
-        carrier: What its words travel by.
+    Without masks answers leave in the clear. The key shows the sites that an opened sum is theirs.
     """
 
     __slots__ = ("_carrier", "_masks", "_opened", "_sum_key")
@@ -153,10 +147,6 @@ class SiteAggregation(Secret):
 
     def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,).
-
-        Args:
-            answer: The answer.
-            declaration: What it is for.
 
         Raises:
             BoundExceededError: A value is not finite or lies outside its bound.
@@ -198,10 +188,7 @@ class SiteAggregation(Secret):
 
         Asked again for the same ciphertext and seeds it returns the same bytes.
 
-        Args:
-            combined: What `CoordinatorAggregation.combine` yielded.
-            seeds: What each site's `unmask` returned, by position.
-            declaration: What this site shared last.
+        ``combined`` is of `CoordinatorAggregation.combine`, seeds of each site's `unmask`.
 
         Raises:
             OpeningRefusedError: The coordinator opens the sum itself, the question is not the last
@@ -236,10 +223,6 @@ class SiteAggregation(Secret):
 
     def accept(self, content: bytes, declaration: Declaration) -> FloatVector:
         """The sums that the coordinator says were opened, of shape (declaration.length,).
-
-        Args:
-            content: `Aggregate.content`.
-            declaration: What was shared.
 
         Raises:
             ForgedSumError: They are not the sums of what the sites asked shared.
@@ -283,9 +266,7 @@ class CoordinatorAggregation:
 
     ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
 
-    Args:
-        carrier: What the words travel by.
-        masked: Whether the sites mask them.
+    ``masked`` says whether the sites mask the words.
     """
 
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:
@@ -304,9 +285,6 @@ class CoordinatorAggregation:
         Raises:
             ShareError: A share is missing, of a site that was not asked, of another length than
                 declared, of other parameters, or not reduced.
-
-        Leaks:
-            Nothing without all seeds; the sum, where nothing is masked.
         """
         require_all(shares, declaration)
         carrier = self._carrier
@@ -324,10 +302,8 @@ class CoordinatorAggregation:
     ) -> Aggregate:
         """The aggregate over the sites asked, of shape (declaration.length,).
 
-        Args:
-            combined: What `combine` yielded, or what a site made of it by `SiteAggregation.open`.
-            seeds: What each site's `SiteAggregation.unmask` returned, by position.
-            declaration: What the shares were for.
+        ``combined`` is of `combine`, or of a site's `SiteAggregation.open`; seeds are those of
+        `SiteAggregation.unmask`.
 
         Raises:
             ShareError: The sum has another length than declared, or a seed is malformed, missing,

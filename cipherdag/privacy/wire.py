@@ -26,11 +26,6 @@ def encode(body: Body) -> bytes:
 def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyType:
     """Decode strictly, without quoting any content in an error.
 
-    Args:
-        body: What came.
-        kind: What it has to be.
-        most: Bytes at most, where the caller knows.
-
     Raises:
         MalformedMessageError: The bytes are none of this kind, or too many.
     """

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from cipherdag.errors import writing
-from cipherdag.pages.strict_json import from_json
-from cipherdag.pages.whole_file import replace_file
+from cipherdag.pages.files import from_json, replace_file
 
 OWNER_ONLY = 0o600
 OPEN = 0o644

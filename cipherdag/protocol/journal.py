@@ -25,7 +25,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError
 from cipherdag.graphs.relations import Relation
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.protocol.engines.engine import Engine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
@@ -58,6 +58,16 @@ class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="give
     left: tuple[DropOut, ...] = ()
 
 
+class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opening"):
+    """What both holders of a round are about to be asked for its bits, by position.
+
+    After a crash they are asked by the same bytes, and answer as before: they sign bits once.
+    """
+
+    number: int
+    requests: dict[int, bytes]
+
+
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
     """A round's sum, the sites that go on, and the round's report.
 
@@ -77,7 +87,7 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
         return np.frombuffer(self.values, dtype="<f8").astype(np.float64)
 
 
-Entry = Started | KeysAgreed | GivenUp | Summed
+Entry = Started | KeysAgreed | GivenUp | Opening | Summed
 
 
 class Record(Protocol):
@@ -167,12 +177,14 @@ class Resumption:
     Attributes:
         started: The plan, or None where there is nothing to take up.
         opened: The set-up, or None where it was not finished.
+        opening: Of the round that was cut short what its holders were asked for bits, if they were.
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
         self._left = list(entries)
         self.started: Started | None = None
         self.opened: KeysAgreed | None = None
+        self.opening: Opening | None = None
         if self._left:
             first = self._left.pop(0)
             if not isinstance(first, Started):
@@ -184,9 +196,12 @@ class Resumption:
 
     def next_ended(self) -> GivenUp | Summed | None:
         """The next round that ended, or None where the journal does."""
-        if not self._left:
+        entry, self.opening = None, None
+        while self._left and (entry is None or isinstance(entry, Opening)):
+            entry = self._left.pop(0)
+        if entry is None or isinstance(entry, Opening):
+            self.opening = entry
             return None
-        entry = self._left.pop(0)
         if not isinstance(entry, GivenUp | Summed):
             raise OutputError("the journal's entries are out of order")
         return entry

@@ -26,7 +26,7 @@ from cipherdag.protocol.plan import SESSION_BYTES, Plan, fewest_survivors
 from cipherdag.protocol.set_up_messages import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.questions.question import Question
 
-WIRE_VERSION: Final = 9
+WIRE_VERSION: Final = 10
 COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"

@@ -207,7 +207,7 @@ def agreed_result(closed: Mapping[int, Closed], name: Callable[[int], str]) -> b
 
 RESUME: Final = (
     "If it comes back and was not restarted, go on by `cipherdag coordinator run --resume`; else "
-    "start a new run, in which the roles are drawn anew."
+    "start a new run. Roles of the same sites stay the same: a study without it has others."
 )
 DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never written down."
 
@@ -264,13 +264,12 @@ class SecureRound:
                 remedy=RESUME,
             )
 
-    def verdicts(self, shares: Mapping[int, Share]) -> Aggregate:
-        """The verdicts, 0 or 1, and what the sites read them from.
+    def found(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
+        """What both holders are to be asked for the verdicts, by position.
 
         Raises:
             SiteUnreachableError: A site with a role did not answer, or refused.
             ShareError: What it answered is cut short or too long.
-            ForgedSumError: The holders say other bits, or did not sign them.
             ComparisonKeyError, AggregateRangeError: As a party of the kernel, where the coordinator
                 deals.
         """
@@ -283,7 +282,17 @@ class SecureRound:
         )
         for verb, following in steps:
             requests = following(self._asked(verb, requests))
-        content = relay.combine(self._asked("open", requests))
+        return requests
+
+    def opened(self, requests: dict[int, bytes]) -> Aggregate:
+        """The verdicts, 0 or 1, and what the sites read them from.
+
+        Raises:
+            SiteUnreachableError: A holder did not answer, or refused.
+            ShareError: What it answered is cut short or too long.
+            ForgedSumError: The holders say other bits, or did not sign them.
+        """
+        content = self._relay.combine(self._asked("open", dict(requests)))
         identities = [member.identity for member in self.plan.cohort]
         first, second = self.batch.roles.holders
         bits = read_verdicts(content, self.batch, (identities[first], identities[second]))

@@ -30,7 +30,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     ParameterError,
 )
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.wire import Body, digest, encode
@@ -127,6 +127,12 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     def names(self) -> tuple[str, ...]:
         """The names of the cohort's sites, in order."""
         return tuple([member.name for member in self.cohort])
+
+    @cached_property
+    def cohort_digest(self) -> bytes:
+        """The digest of its sites, their keys and their order, 32 bytes: the same in every plan."""
+        each = [part for member in self.cohort for part in (member.name.encode(), member.identity)]
+        return digest(b"cohort", *each)
 
     @cached_property
     def key_bounds(self) -> KeyBounds | None:

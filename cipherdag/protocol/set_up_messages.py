@@ -3,8 +3,8 @@
 With a key for every two sites it takes three exchanges: offers, seals and a proof of the schema.
 On a sparse graph it takes four, since who shares a key with whom is drawn by lot once all keys are
 offered: the sites first tell the numbers that they committed to, and then send links to those that
-follow from them. Whoever tells its number last may see what comes of it, and leave: then nothing is
-set up, at any site.
+follow from them. A site's number is the same in every set-up of one cohort, and sites with folders
+hold each other to what they committed to first: whoever leaves when it sees the lot gets no other.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal.
@@ -17,7 +17,7 @@ from typing import Final
 
 from cipherdag.errors import KeyAgreementError
 from cipherdag.graphs.relations import Relation
-from cipherdag.privacy.draws import fresh_bytes
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import Body, digest
 from cipherdag.protocol.plan import Plan
 
@@ -46,7 +46,7 @@ class Memory(Body, frozen=True):
 class Offer(Body, frozen=True, omit_defaults=True):
     """A site's ephemeral public keys for one session, bound to the plan it saw.
 
-    ``commitment`` is the digest of a random number that it tells once all have committed.
+    ``commitment`` is the digest of a number that it tells once all have committed.
     ``memory`` is what it remembers of others' ledgers, an encoded `Memory`.
     """
 
@@ -183,14 +183,17 @@ class Ready(Body, frozen=True, omit_defaults=True):
 CHANCE_BYTES: Final = 32
 
 
-def new_chance() -> bytes:
-    """A site's random number for the beacon."""
-    return fresh_bytes(CHANCE_BYTES)
+def lasting_chance(identity: SigningIdentity, plan: Plan) -> bytes:
+    """A site's number for the beacon of a cohort, the same in every set-up of it, 32 bytes.
+
+    Were it drawn anew, a coordinator would set up again until colluders have the roles they want.
+    """
+    return identity.draw_key()(digest(b"chance", plan.cohort_digest))
 
 
 def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
-    """A site's commitment to its random number, 32 bytes."""
-    return digest(b"commitment", plan.digest, site.to_bytes(4, "big"), chance)
+    """A site's commitment to its number, 32 bytes."""
+    return digest(b"commitment", plan.cohort_digest, site.to_bytes(4, "big"), chance)
 
 
 def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]) -> bytes:

@@ -3,7 +3,7 @@
 Leaks:
     A site that restricts small counts answers of rows that it can tell of: those that it leaves
     out, of a column or of all, are none or at least its ``min_cell_size``, and so are those by
-    which they differ from the rows of other questions (`cipherdag.sites.compute.pooled.described`).
+    which they differ from those of other questions (`sites.compute.descriptions.described`).
 """
 
 from __future__ import annotations

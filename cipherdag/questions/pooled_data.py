@@ -50,7 +50,7 @@ class Columns(Question, frozen=True, tag="columns"):
     rough, and need not be more. So logarithms are whole, and a mean is rounded to a quarter of the
     power of two that is next to the deviation. A site that restricts small counts answers 0 for
     fewer rows, or values of a column, than it may tell of, and coarser still of a spread that few
-    values make up; see `cipherdag.sites.compute.pooled.location_scale_hints`.
+    values make up; see `cipherdag.sites.compute.descriptions.location_scale_hints`.
 
     Attributes:
         n_variables: Number of aligned variables, p.

@@ -39,7 +39,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
 
     With ``site_effect`` every site has intercepts or thresholds of its own, which it profiles out
-    before it answers (`sites.compute.pooled.regression`); those asked about are not used.
+    before it answers (`sites.compute.models`); those asked about are not used.
 
     Leaks:
         With indicators the sums contain counts of single categories and of pairs, as a table of two

@@ -42,17 +42,8 @@ class RunAccount:
     """The account of a run: all of a result but the finding.
 
     Attributes:
-        algorithm: Name of the algorithm.
-        parameters: Its parameters.
-        protection: How answers were protected.
         identifiers: The identifier that travelled for each name, "1" for the first in the
             alphabet.
-        sites: Names of the sites.
-        rounds: One report per round.
-        seconds: Wall time of the run.
-        bytes_sent_per_site: Bytes that left each site.
-        dropouts: Sites that left during the run.
-        seed: Seed of the run.
         versions: Versions of Python and the packages that computed it.
         ledgers: Every site's ledger, line by line.
         heads: Where each ledger ended, as the site itself reported.

@@ -8,8 +8,8 @@ from cipherdag.findings.edge_table import DIFFERENCES, Difference, edge_differen
 from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
 from cipherdag.findings.graph_page import ARROWS, pictures
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
+from cipherdag.pages.files import csv_text
 from cipherdag.pages.rendering import render
-from cipherdag.pages.sheets import csv_text
 from cipherdag.results.run import Run
 
 SHOWN = ARROWS | {"": "none"}
@@ -34,10 +34,8 @@ class ComparedRow:
 def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> str:
     """The comparison as one HTML page that needs no other file and asks no other machine.
 
-    Args:
-        here: A result.
-        there: One of its kind; a variable that only one of them has is isolated in the other.
-        names: What the page calls them, such as their folders.
+    A variable that only one of them has is isolated in the other. The page calls them by ``names``,
+    such as their folders.
     """
     differences = edge_differences(here.finding.graph, there.finding.graph)
     graph = _union(here.finding.graph, there.finding.graph, differences)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
-from cipherdag.pages.strict_json import from_json, to_json
+from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import make_folder, write_whole
 from cipherdag.protocol.progress import LedgerHead
 from cipherdag.sites.record.ledger import (
@@ -65,9 +65,7 @@ def write_folder(
 def new_result_folder(folder: Path, *, force: bool) -> None:
     """Make the folder before a long run, and see that no other result is lost to it.
 
-    Args:
-        folder: The folder.
-        force: Whether a result in it may be overwritten, and a run that was stopped be given up.
+    With ``force`` a result in it may be overwritten, and a run that was stopped be given up.
 
     Raises:
         ResultExistsError: There is one.
@@ -113,11 +111,7 @@ def writable_folder(folder: Path) -> None:
 
 
 def read_report(folder: str | Path) -> dict[str, Any]:
-    """The content of `result.json`.
-
-    Raises:
-        OutputError: The folder holds no readable result.
-    """
+    """The content of `result.json`; OutputError if the folder holds no readable result."""
     path = Path(folder) / REPORT_FILE
     report = _parsed(path, from_json)
     if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
@@ -157,9 +151,6 @@ def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
 
 def verify_folder(folder: Path) -> dict[str, LedgerHead]:
     """Check every ledger of a result folder against itself and against result.json.
-
-    Returns:
-        Where each site's ledger ends.
 
     Raises:
         LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.

@@ -23,7 +23,7 @@ from cipherdag.findings.finding import (
     shortened,
 )
 from cipherdag.findings.graph_finding import Graph_co, GraphFinding
-from cipherdag.findings.panels.panel import Panel
+from cipherdag.findings.panels import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
 from cipherdag.pages.numerals import counted, size
@@ -271,9 +271,8 @@ class Run(RunAccount, Generic[F_co]):
 def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
     """The finding of a saved result, from the texts of its files alone.
 
-    Args:
-        report: The content of `result.json`, from anybody; it may raise what a wrong one raises.
-        schema: The text of `schema.toml`, or an empty one.
+    The report, of `result.json`, is from anybody; it may raise what a wrong one raises. The schema
+    is in TOML, or empty.
 
     Raises:
         OutputError: The package that defines this kind of finding is not installed.
@@ -287,13 +286,7 @@ def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
 def result_of(
     done: FinishedRun[Outcome], algorithm: Algorithm[Outcome, Expected], **more: Any
 ) -> Run[Expected]:
-    """The result by name of an algorithm that came to an outcome.
-
-    Args:
-        done: The outcome, and what it took.
-        algorithm: The algorithm.
-        more: The fields that whoever carried it out knows, and those that it has otherwise.
-    """
+    """The result by name of an algorithm that came to an outcome; ``more`` are further fields."""
     coded = _coded(more.get("schema", ""))
     fields = {
         "finding": algorithm.conclude(done.outcome, replace(done.facts, coded=coded)),

@@ -44,14 +44,9 @@ class SiteRow:
     """A site of the report.
 
     Attributes:
-        name: Its name.
-        sent: Bytes that left it.
         left_in: Round in which it left the run; 0 if it stayed.
         records: Records of its ledger, as it reported on closing.
-        head: Hash of the last.
         checked: What the check of its ledger found; empty where the ledger stays at the site.
-        broken: Whether that check failed.
-        leaving: What left it.
     """
 
     name: str
@@ -74,21 +69,18 @@ def run_page(
 ) -> str:
     """The report as one HTML page; it needs no other file and asks no other machine for anything.
 
-    Args:
-        run: The account of the run.
-        finding: What was found.
-        report: What the algorithm adds to it.
-        truth: A true DAG, to say how accurate a graph is.
-        written: When the page is written, in UTC; not shown if None.
+    With a true DAG it says how accurate a graph is; the time is in UTC, and not shown if None.
     """
     sites = [_site(run, site) for site in run.sites]
+    # of the first record of any ledger; none where ledgers stay at the sites
+    times = [read_releases(lines[:1])[0].time for lines in run.ledgers.values() if lines]
     bit_rounds = sum(map(_opens_bits, run.rounds))
     return render(
         finding.template,
         title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}",
         run=run,
         finding=finding,
-        began=_began(run),
+        began=min(times, default=""),
         written=written.isoformat() if written else "",
         sites=sites,
         each=EACH,
@@ -193,23 +185,10 @@ def _stages(rounds: Sequence[RoundReport]) -> list[Stage]:
     return stages
 
 
-def _began(run: RunAccount) -> str:
-    """Time of the first record of any ledger; empty where ledgers stay at the sites."""
-    times = [read_releases(lines[:1])[0].time for lines in run.ledgers.values() if lines]
-    return min(times, default="")
-
-
 def limit_sentences(
     run: RunAccount, finding: Finding, limits: Iterable[str], *, has_truth: bool
 ) -> Iterator[str]:
-    """The limits of a result.
-
-    Args:
-        run: The account of the run.
-        finding: What was found.
-        limits: Limits of the finding, and of the algorithm.
-        has_truth: Whether the report says how accurate it is.
-    """
+    """The limits of a result, among them those of the finding and of the algorithm."""
     if not (kind := protection_kind(run.protection)).protects:
         yield kind.disclosure
     if run.keys:

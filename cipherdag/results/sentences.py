@@ -107,13 +107,7 @@ def dropout_lines(dropout: DropOut) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseBlock:
-    """What some sites sent in common.
-
-    Attributes:
-        sites: Their names.
-        sentences: What it was.
-        more: Whether it is more than what all sites sent.
-    """
+    """What some sites sent in common: in sentences, and whether it is more than what all sent."""
 
     sites: tuple[str, ...]
     sentences: tuple[str, ...]

@@ -10,7 +10,7 @@ from typing import Any
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
-from cipherdag.findings.site_differences import THIS_SITE_DETAIL
+from cipherdag.findings.doubts import THIS_SITE_DETAIL
 from cipherdag.program.program import installed_program, plan_facts
 from cipherdag.program.run import FinishedRun
 from cipherdag.program.versions import computed_with
@@ -21,7 +21,7 @@ from cipherdag.questions.threshold import Suppressed
 from cipherdag.results.run import Run, result_of
 from cipherdag.sites.answers.column_answers import LEAST_STRATUM
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.site_comparison import site_outliers
+from cipherdag.sites.compute.descriptions.site_comparison import site_outliers
 from cipherdag.sites.record.ledger import CLOSED_RUN, Ledger, read_releases
 from cipherdag.sites.record.run_record import CheckedSum, RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder
@@ -34,9 +34,7 @@ log = logging.getLogger("cipherdag.site")
 def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     """The result of a run by the site's own names.
 
-    Args:
-        site: The site's folder.
-        session: The first digits of the run's session; the run that began last if empty.
+    The session is known by its first digits; it is the run that began last if these are empty.
 
     Raises:
         ParameterError: This is not how a session is named.

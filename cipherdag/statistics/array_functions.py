@@ -101,14 +101,9 @@ def average(values: Array, weights: Array | None) -> Array:
 
 
 def segment_sums(values: Array, sizes: IndexArray) -> Array:
-    """Sum segments that follow one another along the last axis, none of which is empty.
+    """Sum segments of S lengths that follow one another along the last axis, (..., S) of (..., n).
 
-    Args:
-        values: Shape (..., n).
-        sizes: The lengths of the S segments, of sum n, shape (S,).
-
-    Returns:
-        Shape (..., S).
+    None of them is empty.
     """
     starts = np.cumsum(sizes) - sizes
     if isinstance(values, np.ndarray):
@@ -140,11 +135,7 @@ def quantiles(values: Array, shares: Sequence[float]) -> Array:
 
 
 def extremes(columns: Array) -> tuple[Array, Array]:
-    """Return least and largest value of each row but NaN, shape (k,) each; infinite if none is.
-
-    Args:
-        columns: Shape (k, n).
-    """
+    """Return least and largest value of rows, (k, n), but NaN, (k,) each; infinite if none is."""
     if isinstance(columns, np.ndarray):
         low = np.fmin.reduce(columns, axis=1, initial=np.inf)
         return low, np.fmax.reduce(columns, axis=1, initial=-np.inf)
@@ -154,12 +145,7 @@ def extremes(columns: Array) -> tuple[Array, Array]:
 
 
 def least_squares(design: Array, targets: Array) -> tuple[Array, int]:
-    """Return the least squares of smallest norm, shape (k, m), and the rank of the design.
-
-    Args:
-        design: Shape (n, k).
-        targets: Shape (n, m).
-    """
+    """Return least squares of smallest norm, (k, m), of (n, k) and (n, m), and the rank."""
     if isinstance(design, np.ndarray):
         slopes, _, rank, _ = np.linalg.lstsq(design, targets, rcond=None)
         return slopes, int(rank)

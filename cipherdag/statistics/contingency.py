@@ -3,6 +3,18 @@
 Sites test tables of their rows, and a coordinator tables summed over the sites, by the same
 functions, so that both compute the same to the last bit. Statistics are summed as fixed-point
 integers, whose sum does not depend on its order.
+
+`table_forms` measures how far a table, or a sum over strata, lies from independence, by two exact
+moments, cell by cell, where no covariance is inverted. U is by how much a cell differs from what
+its margins make expected, V its variance given them, and E what is expected, each summed over
+strata. Of T = sum U^2 / e, with weights e = max(E, 1), the mean given the margins is sum V / e,
+whatever the table. The covariances of all cells are at most diag(E) (those of one stratum are
+n (diag p - pp') x (diag q - qq'), those of a sum their sum), so that T varies by at most
+2 sum V E / e^2, and by sum V / e^2 more where counts are rare, whose fourth cumulant is that of
+Poisson counts. A chi-square of these two moments is T's distribution. Of a single table of many
+rows T is Pearson's chi-square, of a cell U^2 / V.
+
+Source: Satterthwaite, Biometrics Bulletin 2 (1946) 110-114, for the chi-square of two moments.
 """
 
 from __future__ import annotations
@@ -10,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +32,7 @@ from cipherdag.statistics.array_functions import (
     Array,
     at_least,
     floats,
+    full,
     functions_of,
     host,
     indices,
@@ -30,17 +43,13 @@ MOST_TERMS = 2**22
 """Terms of G2 that are cached, 32 MiB; those of larger counts are computed when they occur."""
 # measured: one more bucket of tables costs as much as this many empty cells
 CELLS_PER_BUCKET = 30_000
+LEAST_EXPECTED = 1.0
+"""Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """A `Margins` object holds the margins of a batch of tables.
-
-    Attributes:
-        x: Sums over y, shape (configurations, rows, B).
-        y: Sums over x, shape (configurations, columns, B).
-        slices: Sums over both, shape (configurations, B).
-    """
+    """A `Margins` object holds sums of B tables over y, over x, and over both, by configuration."""
 
     x: Array
     y: Array
@@ -61,18 +70,11 @@ class Margins:
 
 @dataclass(frozen=True, slots=True)
 class SparseTable:
-    """A `SparseTable` holds the non-empty cells of one table and the margins that they lie in.
+    """A `SparseTable` holds the C non-empty cells of one table and the margins that they lie in.
 
-    Attributes:
-        cells: Counts of the non-empty cells, shape (C,).
-        x_margin: Count of every cell's (x, S) margin, shape (C,).
-        y_margin: Count of every cell's (y, S) margin, shape (C,).
-        slice_total: Count of every cell's configuration of S, shape (C,).
-        x_margins: The distinct non-empty (x, S) margins, shape (X,).
-        y_margins: The distinct non-empty (y, S) margins, shape (Y,).
-        slice_totals: Counts of the non-empty configurations, shape (Q,).
-        x_slices: The configuration of every (x, S) margin, ascending, shape (X,).
-        y_slices: The configuration of every (y, S) margin, ascending, shape (Y,).
+    Of every cell it has the counts of its margins (x, S) and (y, S) and of its configuration, (C,);
+    of the distinct margins and configurations their counts, and of margins the configurations,
+    ascending.
     """
 
     cells: Array
@@ -91,25 +93,8 @@ class SparseTable:
         return int(((count(self.x_slices) - 1) * (count(self.y_slices) - 1)).sum())
 
 
-class TableStatistic(Protocol):
-    """A `TableStatistic` computes a statistic as an integer multiple of ``1 / scale``."""
-
-    scale: float
-
-    def dense(self, tables: Array, margins: Margins) -> Array:
-        """Compute the statistics of tables of shape (Q, r, c, B): int64, shape (B,)."""
-
-    def sparse(self, table: SparseTable) -> int:
-        """Compute the statistic of one table."""
-
-
 class GSquared:
-    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices.
-
-    Args:
-        n_rows: Most rows of a table.
-        near: An array where the counts are.
-    """
+    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
 
     def __init__(self, n_rows: int, near: Array) -> None:
         (most,) = _k_ln_k(np.array([n_rows])).tolist()
@@ -120,13 +105,13 @@ class GSquared:
         self._terms = like(self._rounded(counts), near)
 
     def dense(self, tables: Array, margins: Margins) -> Array:
-        """See `TableStatistic.dense`."""
+        """Compute the statistics of tables, (Q, r, c, B), in units of 1 / scale: int64, (B,)."""
         return (self._sum(tables) - self._sum(margins.x) - self._sum(margins.y)) + self._sum(
             margins.slices
         )
 
     def sparse(self, table: SparseTable) -> int:
-        """See `TableStatistic.sparse`."""
+        """Compute the statistic of one table."""
         cells, x, y, slices = (
             int(self._of(counts).sum())
             for counts in (table.cells, table.x_margins, table.y_margins, table.slice_totals)
@@ -164,13 +149,13 @@ class PearsonChiSquare:
         self.scale = 2.0 ** (61 - largest.bit_length())
 
     def dense(self, tables: Array, margins: Margins) -> Array:
-        """See `TableStatistic.dense`."""
+        """Compute the statistics of tables, (Q, r, c, B), in units of 1 / scale: int64, (B,)."""
         x, y = margins.x[:, :, None], margins.y[:, None]
         terms = self._terms(tables, x, y, margins.slices[:, None, None])
         return terms.sum(axis=(0, 1, 2)) - margins.slices.sum(axis=0) * int(self.scale)
 
     def sparse(self, table: SparseTable) -> int:
-        """See `TableStatistic.sparse`."""
+        """Compute the statistic of one table."""
         terms = self._terms(table.cells, table.x_margin, table.y_margin, table.slice_total)
         return int(terms.sum()) - int(table.cells.sum()) * int(self.scale)
 
@@ -181,6 +166,10 @@ class PearsonChiSquare:
         squares /= at_least(floats(x) * y, 1.0)
         squares *= self.scale
         return indices(squares.round())
+
+
+TableStatistic = GSquared | PearsonChiSquare
+"""Each is an integer multiple of ``1 / scale``."""
 
 
 def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
@@ -195,13 +184,7 @@ def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A `TableShape` is the common shape of a batch of tables, each padded with empty cells.
-
-    Attributes:
-        configurations: Joint levels of the conditioning set.
-        rows: Levels of x.
-        columns: Levels of y.
-    """
+    """A `TableShape` is the common shape of a batch of tables, each padded with empty cells."""
 
     configurations: int
     rows: int
@@ -220,9 +203,6 @@ class TableShape:
 
 def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
     """Divide tables into buckets of similar shape, few enough and with little padding.
-
-    Args:
-        sides: Configurations, rows and columns of every table, shape (B, 3).
 
     Yields:
         The indices of a bucket's tables in the batch, and the shape that holds them all.
@@ -244,3 +224,41 @@ def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
         end, shape = stop, both
     if end > start:
         yield order[start:end], shape
+
+
+class TableForms(NamedTuple):
+    """A `TableForms` holds T, its mean, 0 where nothing varies, and a variance bound, (B,)."""
+
+    form: Array
+    mean: Array
+    variance: Array
+
+    def scaled(self) -> tuple[FloatVector, FloatVector]:
+        """Scale T to a chi-square with its moments; return that and its degrees of freedom.
+
+        Both have shape (B,), and are 0 where nothing varies.
+        """
+        mean = np.where(self.mean > 0.0, self.mean, 1.0)
+        relative = self.variance / (mean * mean)
+        dof = np.where(self.mean > 0.0, 2.0 / np.where(relative > 0.0, relative, 1.0), 0.0)
+        return self.form * dof / mean, dof
+
+
+def table_forms(differences: Array, variances: Array, expected: Array) -> TableForms:
+    """Sum the weighted squares of all cells, and compute the moments of the sums.
+
+    ``expected`` counts of a side of which one category is given are times its share of the other,
+    so that V is at most E. Each has shape (rows, columns, B).
+    """
+    weight = at_least(expected, LEAST_EXPECTED)
+    share = variances / weight
+    terms = (differences * differences / weight, share, share * (2.0 * expected + 1.0) / weight)
+    return TableForms(*(_over_cells(term) for term in terms))
+
+
+def _over_cells(values: Array) -> Array:
+    """Sum over rows and columns in an order that does not depend on how many tables there are."""
+    total = full(values.shape[2:], 0.0, values)
+    for cell in values.reshape(-1, values.shape[2]):
+        total += cell
+    return total

@@ -86,14 +86,7 @@ class NewtonAscent:
         hessian: FloatMatrix,
         directions: FloatMatrix | None = None,
     ) -> FloatVector:
-        """Accept the proposed step; compute and return the next one.
-
-        Args:
-            value: Value of the function at `proposed`.
-            gradient: Its gradient, shape (m,).
-            hessian: Minus its Hessian, shape (m, m).
-            directions: Directions in which steps are taken, a column each; None for all.
-        """
+        """Accept the proposed step; compute and return the next one, along ``directions``."""
         if directions is not None:
             gradient = product(directions.T, gradient[:, None])[:, 0]
             hessian = product(product(directions.T, hessian), directions)

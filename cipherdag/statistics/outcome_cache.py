@@ -26,13 +26,9 @@ def ordered_tests(rows: PositionRows | IndexArray) -> IndexArray:
 
 
 def keys_of_tests(rows: PositionRows | IndexArray, bits: int = POSITION_BITS) -> Keys:
-    """Compute one key per test, which is the same for every order of x and y and of S.
+    """Compute one key per test (x, y, s1, ..., sl), the same for every order of x and y and of S.
 
     Keys are distinct among rows of one width; `keys_of_any_width` are among several widths.
-
-    Args:
-        rows: Tests (x, y, s1, ..., sl), shape (B, 2 + l).
-        bits: Bits of the largest position that may occur.
     """
     return position_keys(ordered_tests(rows), bits)
 
@@ -64,11 +60,7 @@ def rows_of_keys(keys: Keys, size: int) -> PositionRows:
 
 
 class OutcomeCache:
-    """An `OutcomeCache` stores numbers by key, in sorted runs that are merged as they grow.
-
-    Args:
-        columns: How many numbers each test has, C; the tests have one width.
-    """
+    """An `OutcomeCache` stores so many numbers by key, in sorted runs, merged as they grow."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns

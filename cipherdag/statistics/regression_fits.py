@@ -88,11 +88,8 @@ class Fit(NewtonAscent):
     def update(self, value: float, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
         """Accept the proposed step, or halve it, given the derivatives at `proposed`.
 
-        Args:
-            value: Log likelihood; of a linear response the sum of its squares.
-            gradient: Its gradient; the sums of the response's products with the columns.
-            hessian: Minus its Hessian; the sums of the columns' products.
-            count: Number of outputs.
+        Of a linear response the value is the sum of its squares, the gradient the sums of its
+        products with the columns, and the Hessian those of the columns' products.
 
         Raises:
             AggregateRangeError: No numbers of rows by category have such derivatives.
@@ -207,12 +204,7 @@ def first_fit(
 ) -> Fit:
     """Start a fit at coefficients of 0, with all categories of the response equally likely.
 
-    Args:
-        model: The model.
-        categories: Number of categories of every variable, 0 for a continuous one.
-        site_effect: Whether every site has constants or thresholds.
-        warm_start: A fit over the same rows on some of the predictors, without interactions, at
-            which this one starts instead; None where there is none.
+    With a fit over the same rows on some of the predictors, without interactions, it starts there.
     """
     coefficients = np.zeros(coefficient_count(model, categories))
     levels = categories[model.response]
@@ -249,13 +241,6 @@ def effect_of(
 
     The effect on a linear response is atanh of the partial correlation. On two categories it is the
     log odds ratio of the other variable's second category, or of one common unit of it.
-
-    Args:
-        small: The model without the other variable.
-        large: The model with it.
-        other: The variable.
-        categories: Number of categories of every variable, 0 for a continuous one.
-        site_constants: How many constants the sites have in addition to the model's.
     """
     ratio, dof = likelihood_ratio(small, large, categories)
     if dof != 1.0 or large.model.ordered:

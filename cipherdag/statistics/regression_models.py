@@ -91,12 +91,6 @@ def scored_model(
     An ordinal variable of three or more categories is preferred (of two the one with more
     categories, which leaves fewer degrees of freedom), then the one with fewer categories, a
     continuous one last; x if that does not decide.
-
-    Args:
-        row: x, y, s1, ..., sl.
-        categories: Number of categories of every variable, 0 for a continuous one.
-        ordered: Ordinal variables with three or more categories.
-        interactions: Whether the variables of S interact; see `Regression`.
     """
 
     def rank(variable: int) -> tuple[int, int]:
@@ -120,13 +114,6 @@ def nested_models(
     """Return the models of a test without and with the other variable, over the same rows.
 
     Predictors that do not interact are in ascending order, so that tests share their models.
-
-    Args:
-        row: x, y, s1, ..., sl.
-        categories: Number of categories of every variable, 0 for a continuous one.
-        left_out: Whether rows may be incomplete in the test's variables.
-        ordered: Ordinal variables with three or more categories.
-        interactions: Whether the variables of S interact; see `Regression`.
     """
     large = scored_model(row, categories, ordered, interactions=interactions)
     other = large.predictors[-1]
@@ -169,12 +156,7 @@ def equal_thresholds(categories: int) -> FloatVector:
 
 
 def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVector:
-    """Compute the rows of each category, shape (c,), from derivatives at `equal_thresholds`.
-
-    Args:
-        gradient: Gradient of the log likelihood without predictors, shape (c - 1,).
-        information: Diagonal of minus its Hessian, shape (c - 1,).
-    """
+    """Compute the rows of each category, (c,), from derivatives at `equal_thresholds`."""
     below = np.arange(1.0, len(gradient) + 1) / (len(gradient) + 1)
     slope = below * (1.0 - below) * (len(gradient) + 1)
     # of the rows on both sides of a threshold: their difference, and then their sum
@@ -197,14 +179,10 @@ def marginal_thresholds(rows: FloatVector) -> FloatVector:
 
 
 def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:
-    """Return a basis of the estimable directions, one per column.
+    """Return a basis of the estimable directions, one per column, by the rows of each category.
 
     Thresholds that only categories without rows separate share one direction, and infinite ones
     have none.
-
-    Args:
-        rows: Rows of each category, shape (c,).
-        coefficients: Number of thresholds and coefficients of the predictors.
     """
     below = np.cumsum(rows)[:-1]
     inner = np.unique(below[(below > 0) & (below < rows.sum())])

@@ -17,14 +17,11 @@ from cipherdag.arrays import FloatMatrix, FloatVector
 
 GRID_BITS = 30
 LN_2 = 0.6931471805599453
-HALF_LOG_2_PI = 0.9189385332046727
 INVERSE_ODD = tuple(1.0 / odd for odd in range(1, 24, 2))
 """Coefficients of the logarithm's series: the next is below 2**-53 of the first."""
 MOST_EXPONENT = 709.0
 EXP_TERMS = 18
 """Terms of the exponential's series, up to half of `LN_2`: the next is below 2**-80."""
-STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-LEAST_OF_STIRLING = 10
 LEAST_PIVOT = 1e-9
 """Pivot of a matrix with unit diagonal below which a column is a linear combination of others."""
 
@@ -62,14 +59,7 @@ def logarithm(numbers: FloatVector) -> FloatVector:
 
 def logarithm_of(number: float) -> float:
     """Compute the natural logarithm of a positive number as `logarithm` does, bit for bit."""
-    mantissa, exponent = math.frexp(number)
-    if mantissa < math.sqrt(0.5):
-        mantissa, exponent = mantissa * 2.0, exponent - 1
-    ratio = (mantissa - 1.0) / (mantissa + 1.0)
-    square, series = ratio * ratio, INVERSE_ODD[-1]
-    for term in INVERSE_ODD[-2::-1]:
-        series = series * square + term
-    return exponent * LN_2 + 2.0 * ratio * series
+    return float(logarithm(np.array([number], dtype=np.float64))[0])
 
 
 def exponential_of(number: float) -> float:
@@ -83,35 +73,11 @@ def exponential_of(number: float) -> float:
     return math.ldexp(series, twos)
 
 
-def log_gamma(numbers: FloatVector) -> FloatVector:
-    """Compute logarithms of the gamma function of positive numbers of any shape.
-
-    Stirling's series gives them above 10; smaller numbers are raised to 10 by the recurrence.
-    """
-    small = numbers < LEAST_OF_STIRLING
-    factor = np.ones_like(numbers)
-    for step in range(LEAST_OF_STIRLING):
-        factor = np.where(small, factor * (numbers + step), factor)
-    raised = np.where(small, numbers + LEAST_OF_STIRLING, numbers)
-    inverse = 1.0 / raised
-    square = inverse * inverse
-    series = np.full_like(raised, STIRLING[-1])
-    for term in reversed(STIRLING[:-1]):
-        series = series * square + term
-    main = (raised - 0.5) * logarithm(raised) - raised + HALF_LOG_2_PI
-    return main + series * inverse - logarithm(factor)
-
-
 def solve(matrix: FloatMatrix, right: FloatVector, *, least: float) -> tuple[FloatVector, int]:
-    """Solve a positive semidefinite system; return a solution and the rank.
+    """Solve a semidefinite system, diagonal of ones or zeros; return a solution and the rank.
 
     Gauss-Jordan elimination takes the largest diagonal element first and ends where that is not
     above ``least``; the remaining unknowns are 0.
-
-    Args:
-        matrix: Symmetric, with a diagonal of ones or zeros, shape (m, m).
-        right: The right-hand side, shape (m,).
-        least: Largest pivot of a column that counts as a linear combination of others.
     """
     matrix, right = matrix.copy(), right.copy()
     left = np.ones(len(right), dtype=bool)

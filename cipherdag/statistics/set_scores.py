@@ -1,27 +1,24 @@
-"""BIC, BDeu and qNML score discrete families by differences of one number per set of variables.
+"""qNML scores discrete families by differences of one number per set of variables.
 
 A family's score is F(child and parents) - F(parents), less the penalty of a structure prior per
 parent, since the scores of a table depend on its cells and on how many there are. Equivalent graphs
 so have the same score to the last bit. F is an integer on a grid, so that its sums are the same in
 any order; larger is better.
 
-Sources: Schwarz, Annals of Statistics 6 (1978) 461-464; Heckerman, Geiger and Chickering, Machine
-Learning 20 (1995) 197-243 (BDeu); Silander, Leppä-aho, Jääsaari and Roos, AISTATS 2018 (qNML);
-Szpankowski and Weinberger, IEEE Transactions on Information Theory 58 (2012), for its constant.
+Sources: Silander, Leppä-aho, Jääsaari and Roos, AISTATS 2018 (qNML); Szpankowski and Weinberger,
+IEEE Transactions on Information Theory 58 (2012), for its constant.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.statistics.reproducible import log_gamma, logarithm, logarithm_of
+from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
-ScoreName = Literal["bic", "bdeu", "qnml"]
 SUM_BITS = 61
 """Bits of a sum over the cells of a table."""
 MOST_BITS = 40
@@ -35,26 +32,20 @@ def grid_bits(rows: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScore:
-    """A `SetScore` computes one of the scores of sets of variables.
+    """A `SetScore` computes scores of sets of variables of so many rows.
 
-    Attributes:
-        name: ``bic``, ``bdeu`` or ``qnml``.
-        rows: Rows of the tables, n.
-        penalty: How many times ln(n) / 2 a free parameter costs, for ``bic``.
-        prior_rows: The equivalent sample size, for ``bdeu``.
-        bits: Bits below one of the grid; see `grid_bits`.
+    The grid has so many bits below one (see `grid_bits`). ``penalised`` says whether a table's
+    number of cells costs what qNML takes; else it is the log likelihood.
     """
 
-    name: ScoreName
     rows: int
-    penalty: float = 1.0
-    prior_rows: float = 1.0
     bits: int = MOST_BITS
+    penalised: bool = True
 
     @property
     def plain(self) -> SetScore:
         """The log likelihood without a penalty, of the same rows on the same grid."""
-        return replace(self, name="bic", penalty=0.0)
+        return replace(self, penalised=False)
 
     @property
     def of_nothing(self) -> int:
@@ -62,24 +53,14 @@ class SetScore:
         return int(self.of_tables(np.array([self.rows]), np.array([1]), np.ones(1))[0])
 
     def of_tables(self, counts: IndexArray, sizes: IndexArray, cells: FloatVector) -> IndexArray:
-        """Compute the scores F of tables on the grid, shape (B,).
+        """Compute the scores F of tables, cells one after the other, on the grid, shape (B,).
 
-        Args:
-            counts: Cells of all tables, one after the other.
-            sizes: How many of these each table has, at least one, shape (B,).
-            cells: How many cells each table has by the categories that occur, shape (B,).
+        Of ``cells`` each table has so many by the categories that occur.
         """
         full = counts > 0
         numbers = counts[full].astype(np.float64)
-        if self.name == "bdeu":
-            prior = self.prior_rows / cells
-            before = log_gamma(prior)
-            owner = np.repeat(np.arange(len(sizes)), sizes)[full]
-            terms = log_gamma(numbers + prior[owner]) - before[owner]
-        else:
-            terms = numbers * logarithm(numbers)
         whole = np.zeros(len(counts), dtype=np.int64)
-        whole[full] = self.on_grid(terms)
+        whole[full] = self.on_grid(numbers * logarithm(numbers))
         sums: IndexArray = np.add.reduceat(whole, np.cumsum(sizes) - sizes)
         return sums + self.of_shape(cells)
 
@@ -89,13 +70,9 @@ class SetScore:
 
     def of_shape(self, cells: FloatVector) -> IndexArray:
         """Compute the score's term that depends on the number of cells alone, on the grid."""
-        cost = np.zeros(len(cells))
-        if self.name == "bic":
-            log_rows = logarithm_of(max(self.rows, 1))
-            cost = -0.5 * self.penalty * log_rows * (cells - 1.0)
-        elif self.name == "qnml":
-            cost = -multinomial_regret(self.rows, cells)
-        return self.on_grid(cost)
+        if not self.penalised:
+            return np.zeros(len(cells), dtype=np.int64)
+        return self.on_grid(-multinomial_regret(self.rows, cells))
 
 
 def multinomial_regret(rows: int, cells: FloatVector) -> FloatVector:

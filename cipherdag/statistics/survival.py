@@ -1,42 +1,46 @@
-"""Survival curves and log-rank tests are computed from counts of events and of rows at risk.
+"""Survival curves, log-rank tests and Cox models are computed from counts and sums of rows at risk.
 
 In a curve, a row that is censored in a bin counts as at risk in half of it, as in actuarial life
 tables, or in the whole of it, as Kaplan and Meier count rows censored at the time of an event. The
-log-rank test counts it in the whole bin.
+log-rank test counts it in the whole bin. Cox models are fitted by Newton's method. With a baseline
+hazard per site, sites add value, gradient and Hessian of their partial likelihoods. With one
+baseline hazard, they add sums over the rows at risk in bins of time, from which
+`partial_likelihood` computes the derivatives of all rows together.
 
 Source: Cutler and Ederer, J. Chronic Diseases 8 (1958) 699-712, for life tables; Kaplan and Meier,
 JASA 53 (1958) 457-481; Greenwood's variance with the interval on the
 scale log(-log S), Kalbfleisch and Prentice, The Statistical Analysis of Failure Time Data, 2nd ed.,
 section 1.4; the interval of a median, Brookmeyer and Crowley, Biometrics 38 (1982) 29-41; the
 log-rank test of several groups, Peto and Peto, JRSS A 135 (1972) 185-207, and its sums over strata,
-Mantel, Cancer Chemotherapy Reports 50 (1966) 163-170.
+Mantel, Cancer Chemotherapy Reports 50 (1966) 163-170; Cox, JRSS B 34 (1972) 187-220; ties as in
+Efron, JASA 72 (1977) 557-565, or Breslow, Biometrics 30 (1974) 89-99.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
+from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, NewtonAscent, newton_step, step_parts
 from cipherdag.statistics.p_values import WIDTH
-from cipherdag.statistics.reproducible import LEAST_PIVOT, product, solve
+from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, logarithm, product, solve
 
 HALF = 0.5
 MOST_WIDENED = 2.0
 """How many times as wide as by chance alone an interval may be, before bins are too coarse."""
+LARGEST_LAST_STEP, LARGEST_LOG_RATIO = 0.1, 12.0
+"""A last step and a coefficient, in common units, beyond which there is no finite maximum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A `Curve` is a survival curve at the ends of its bins, in arrays of shape (B,).
+    """A `Curve` is a survival curve at the ends of its bins, with a 95 % interval, shape (B,).
 
-    Attributes:
-        survival: Estimated chance to have no event up to the end of the bin.
-        low: Lower end of its 95 % interval; NaN where nobody is at risk.
-        high: Upper end, likewise.
-        coarse: Whether most of the interval's width is due to unknown times of censoring.
+    It is NaN where nobody is at risk, and ``coarse`` where most of the interval's width is due to
+    unknown times of censoring.
     """
 
     survival: FloatVector
@@ -51,9 +55,7 @@ def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
     Before the first event, and after all remaining rows have had it, the interval is the estimate
     itself.
 
-    Args:
-        events: Rows with the event in each bin.
-        exposed: Rows at risk in each bin; those censored there count by a half, whole, or not.
+    Rows that are censored in a bin count there by a half, whole, or not.
     """
     there = exposed > 0
     rows = np.where(there, exposed, 1.0)
@@ -74,10 +76,7 @@ def actuarial_curve(events: FloatVector, at_risk: FloatVector, beyond: float) ->
     the curve whose rows are all censored before the events of the bin to the upper end of that
     whose rows are all censored after them: at any exact times the curve lies between these two.
 
-    Args:
-        events: Rows with the event in each bin.
-        at_risk: Rows without it when the bin begins.
-        beyond: Rows at risk after the last bin.
+    ``at_risk`` are the rows without an event when a bin begins, ``beyond`` those after the last.
     """
     censored = at_risk - events - np.append(at_risk[1:], beyond)
     half = survival_curve(events, at_risk - HALF * censored)
@@ -103,13 +102,10 @@ def median_of(edges: FloatVector, curve: Curve) -> tuple[float | None, float | N
 
 @dataclass(frozen=True, slots=True)
 class LogRank:
-    """A `LogRank` is the test of whether groups have events at the same rate.
+    """A `LogRank` is the chi-square test of whether groups have events at the same rate.
 
-    Attributes:
-        statistic: Chi-square.
-        dof: Its degrees of freedom; 0 where no test is possible.
-        observed: Events of every group.
-        expected: Events that each group would have at the rate of all groups together.
+    Without degrees of freedom no test is possible. Expected are the events of each group at the
+    rate of all together.
     """
 
     statistic: float
@@ -129,10 +125,7 @@ class LogRank:
 class LogRankParts:
     """A `LogRankParts` holds the sums of a log-rank test of G groups; those of strata add up.
 
-    Attributes:
-        observed: Events of every group, shape (G,).
-        expected: Events that each group would have at the rate of all together, shape (G,).
-        covariance: Covariance of the events given the events of all groups, shape (G, G).
+    Events that occurred and that would at one rate have shape (G,), their covariance (G, G).
     """
 
     observed: FloatVector
@@ -167,3 +160,77 @@ def quadratic_form(difference: FloatVector, variance: FloatVector) -> tuple[floa
     scaled = difference / scale
     solved, rank = solve(variance / (scale[:, None] * scale), scaled, least=LEAST_PIVOT)
     return max(math.fsum((scaled * solved).tolist()), 0.0), rank
+
+
+@dataclass(slots=True)
+class HazardFit(NewtonAscent):
+    """A `HazardFit` is the ascent of the log partial likelihood of a Cox model.
+
+    ``null`` is that of coefficients of 0; deviations are 0 where one is not determined, and those
+    that are ``separated`` have no finite maximum (monotone likelihood).
+    """
+
+    tolerance: float = ESTIMATE_TOLERANCE
+    null: float = -np.inf
+    deviations: FloatVector = field(default_factory=lambda: np.zeros(0))
+    separated: BoolVector = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    def update(self, value: float, gradient: FloatVector, hessian: FloatMatrix) -> None:
+        """Accept the proposed step, or halve it, given the derivatives at `proposed`."""
+        if self._step is None:
+            self.null = value
+        if self.halves(value):
+            return
+        stalled = self.loses(value)
+        step = self.accept(value, gradient, hessian)
+        beyond = abs(self.coefficients + step) > LARGEST_LOG_RATIO
+        if not (stalled or self.settled or beyond.any()):
+            return
+        self.separated = beyond | (abs(step) > LARGEST_LAST_STEP)
+        if not self.separated.any():
+            self.coefficients = self.coefficients + step
+            self.value += max(self._gain, 0.0)
+        variances = [newton_step(hessian, unit)[0] @ unit for unit in np.eye(len(step))]
+        self.deviations = np.sqrt(np.maximum(variances, 0.0))
+        self.finished = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RiskSums:
+    """A `RiskSums` holds sums by bin of time of rows with columns x and weights w = exp(x b).
+
+    Of w, w x and w x x' they are over the rows at risk, and over those with the event (``tied``),
+    as `pack_step` lays them out; of the events also their number, and the sum of x over all of
+    them.
+    """
+
+    events: FloatVector
+    of_events: FloatVector
+    at_risk: FloatMatrix
+    tied: FloatMatrix
+
+
+def partial_likelihood(
+    sums: RiskSums, coefficients: FloatVector, *, efron: bool
+) -> tuple[float, FloatVector, FloatMatrix]:
+    """Compute the log partial likelihood of all sites, its gradient, and minus its Hessian."""
+    m = len(coefficients)
+    value, gradient, hessian = dot(sums.of_events, coefficients), sums.of_events, np.zeros((m, m))
+    for events, at_risk, tied in zip(sums.events, sums.at_risk, sums.tied, strict=True):
+        if events == 0.0:
+            continue
+        (s0, s1, s2), (t0, t1, t2) = step_parts(at_risk, m), step_parts(tied, m)
+        taken = np.arange(events) / events if efron else np.zeros(int(events))
+        inverse = 1.0 / np.maximum(s0 - taken * t0, np.finfo(np.float64).tiny)
+        first, second = (_total(inverse * taken**power) for power in (0, 1))
+        one, mixed, other = (_total(inverse**2 * taken**power) for power in (0, 1, 2))
+        value += _total(logarithm(inverse))
+        gradient = gradient - (first * s1 - second * t1)
+        across = s1[:, None] * t1
+        outer = one * s1[:, None] * s1 - mixed * (across + across.T) + other * t1[:, None] * t1
+        hessian = hessian + (first * s2 - second * t2) - outer
+    return value, gradient, hessian
+
+
+def _total(numbers: FloatVector) -> float:
+    return math.fsum(numbers.tolist())

@@ -1,7 +1,5 @@
 """Every rule by which an algorithm is chosen for a graph is reached, and the page has it."""
 
-from __future__ import annotations
-
 import pytest
 from documents import ROOT
 

@@ -1,15 +1,14 @@
 """Algorithms take part where scikit-learn's manners are expected, without importing it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from cipherdag import FedPC, Knowledge
+from cipherdag import FedBOSS, FedPC, Knowledge, Scoring
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import ParameterError
 
@@ -25,9 +24,9 @@ def test_every_algorithm_is_cloned_and_made_again_from_its_parameters(name):
 
 def test_a_grid_of_levels_makes_one_algorithm_each():
     grid = ParameterGrid({"alpha": [0.01, 0.05], "max_cond_size": [1, None]})
-    made = [FedPC(dof="plain").set_params(**values) for values in grid]
-    assert [(each.alpha, each.max_cond_size, each.dof) for each in made] == [
-        (0.01, 1, "plain"), (0.01, None, "plain"), (0.05, 1, "plain"), (0.05, None, "plain"),
+    made = [FedPC(reveal="sums").set_params(**values) for values in grid]
+    assert [(each.alpha, each.max_cond_size, each.reveal) for each in made] == [
+        (0.01, 1, "sums"), (0.01, None, "sums"), (0.05, 1, "sums"), (0.05, None, "sums"),
     ]  # fmt: skip
 
 
@@ -53,3 +52,14 @@ def test_nothing_of_scikit_learn_or_narwhals_is_imported_for_it():
     )
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("algorithm", [FedPC(), FedBOSS(scoring=Scoring(penalty=4.0))])
+def test_parameters_as_json_has_them_make_the_algorithm_again(algorithm):
+    assert type(algorithm)(**msgspec.to_builtins(algorithm)) == algorithm
+
+
+@pytest.mark.parametrize("given", [{"penalt": 1.0}, {"penalty": -1.0}, {"restarts": "many"}])
+def test_settings_as_json_has_them_are_refused_by_name(given):
+    with pytest.raises(ParameterError, match=next(iter(given))):
+        FedBOSS(scoring=given)

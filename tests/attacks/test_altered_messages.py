@@ -1,7 +1,5 @@
 """One field of one message altered by the coordinator, and signed: named, or without effect."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass

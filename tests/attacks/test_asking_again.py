@@ -1,7 +1,5 @@
 """Rounds asked again and again of other sites, and what a coordinator may make of that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
 from types import SimpleNamespace
@@ -193,9 +191,7 @@ class CrashError(Exception):
 
 # the set-up is three calls and a round two; a site dies in the second round, for good
 @pytest.mark.parametrize(("dies", "crashes"), list(product((6, 7), (6, 7, 8, 9))))
-def test_a_coordinator_that_crashes_while_a_site_leaves_opens_no_second_sum(
-    tmp_path, dies, crashes
-):
+def test_a_crash_while_a_site_leaves_opens_no_second_sum(tmp_path, dies, crashes):
     ward = Ward(n_sites=5)
     honest, calls = ward.engine.call, []
 

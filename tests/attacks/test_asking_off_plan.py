@@ -1,7 +1,5 @@
 """Coordinators that leave the plan, refused by every site that runs it itself."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ from halfway import Halfway
 
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import (
     AggregateRangeError,
     ForgedSumError,
@@ -534,7 +533,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
     [
         (FedPC(evidence="vote", alpha=0.2), 0),
         (FedPC(evidence="vote", max_cond_size=0), 2),
-        (FedPC(sepset="mean"), None),
+        (FedPC(evidence="vote", voting=Voting(sepset="mean")), None),
     ],
 )
 def test_a_site_whose_generator_differs_refuses_the_first_question_that_does(other, rounds):

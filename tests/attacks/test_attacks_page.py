@@ -1,7 +1,5 @@
 """Every test that the page of attacks names exists, and every error that it names too."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

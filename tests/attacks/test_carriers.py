@@ -5,8 +5,6 @@ Written against the revision that had FLARE's jobs, the first three succeeded wi
 site with its own certificate, by a local account, and by strangers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -206,9 +204,7 @@ def test_a_local_account_finds_no_listener_and_no_socket_to_command(attacked):
     assert watched.asked == []
 
 
-def test_start_up_files_and_variables_of_others_do_not_reach_the_process(
-    attacked, tmp_path, monkeypatch
-):
+def test_start_up_files_and_variables_do_not_reach_the_process(attacked, tmp_path, monkeypatch):
     """PYTHONPATH, PYTHONSTARTUP, sitecustomize, usercustomize, .pth, the folder it starts in."""
     marker = tmp_path / "ran"
     code = f"open({str(marker)!r}, 'a').write('ran')\n"

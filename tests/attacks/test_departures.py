@@ -1,7 +1,5 @@
 """A site leaves in any round of any algorithm: a right graph, a less certain one, or an error."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from functools import cache
 

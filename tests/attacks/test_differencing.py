@@ -1,7 +1,5 @@
 """Runs that a lying coordinator would subtract from one another, refused by name at the sites."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

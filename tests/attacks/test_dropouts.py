@@ -20,9 +20,7 @@ from cohort import (
     seeds_of,
     shares_of,
     streams,
-    values_of,
     whole_sum,
-    words_of,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,16 +35,13 @@ from cipherdag.errors import (
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
-from cipherdag.privacy.fixedpoint import plane_lengths, words_to_bytes
+from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.sealing import seal
 from cipherdag.privacy.keys.secretsharing import SHARE_BYTES
 from cipherdag.privacy.keystream import apply_masks
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.residues import WORD_MODULI, add, to_signed
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.unprotected import UNPROTECTED
-
-LENGTH = 20_000
-WORDS = WORD_MODULI[0]
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +59,6 @@ def protection(request):
         return masking_sites, MASKING.coordinator()
     context = request.getfixturevalue("context")
     return lambda n: bfv_sites(context, n), BFV.coordinator()
-
-
-def uniform_answers(n_sites):
-    return [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(n_sites)]
-
-
-def correlation(words, answer):
-    """Of masked words, read as signed sums, with an answer."""
-    values = to_signed(values_of(words, WORDS), WORDS)
-    return abs(np.corrcoef(values.astype(float), answer)[0, 1])
 
 
 # ------------------------------------------------------------------ sums over the sites asked
@@ -174,32 +159,6 @@ def test_unmask_repeats_itself_and_releases_the_own_seed_alone():
 
 
 # ------------------------------------------------------------------ rounds that miss a site
-
-
-def test_the_shares_of_all_but_one_site_stay_hidden_though_every_seed_is_out():
-    declaration = declare(5, Segment(LENGTH, 1.0, 40, signed=True), threshold=2)
-    answers = uniform_answers(5)
-    sites = masking_sites(5)
-    shares = shares_of(sites, answers, declaration)
-    seeds = seeds_of(sites, declaration)
-    some = (0, 1, 2, 4)
-    words = words_of(shares[0]).copy()
-    for site in some[1:]:
-        add(words, words_of(shares[site]), WORDS)
-    stripped = words_to_bytes(words), [seeds[site] for site in some]
-    apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=streams(stripped[1]))
-    # the streams of the pairs with site 3 are left, and no site releases one
-    for answer in (np.sum([answers[site] for site in some], axis=0), *answers):
-        assert correlation(words, answer) < 0.03
-    total = words.copy()
-    add(total, words_of(shares[3]), WORDS)
-    apply_masks(total, [total.size, 0], WORD_MODULI, added=[], subtracted=streams([seeds[3]]))
-    assert correlation(total, np.sum(answers, axis=0)) > 0.99
-    coordinator = MASKING.coordinator()
-    with pytest.raises(ShareError, match="missing of a site asked"):
-        coordinator.combine(only(some, shares), declaration)
-    with pytest.raises(AggregateRangeError):
-        coordinator.open(stripped[0], seeds, declaration)
 
 
 @pytest.mark.parametrize("protected", ["masking", "bfv"])

@@ -1,7 +1,5 @@
 """How many rows of each experiment the sites have, from the sums of Fed-CD's weights."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -10,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import FedCD, Federation, Policy
+from cipherdag import FedCD, Federation, Policy, Training
 from cipherdag.algorithms.fedcd import algorithm as fedcd
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.local_beliefs import LocalBeliefs, off_diagonal, pack_beliefs
-from cipherdag.sites.answers.belief_answers import site_weights, weighted_answer
+from cipherdag.sites.answers.belief_answers import (
+    ROW_STEP,
+    site_weights,
+    stepped_rows,
+    weighted_answer,
+)
 from cipherdag.sites.compute.beliefs.regimes import Regimes
-from cipherdag.sites.compute.beliefs.reliability import ROW_STEP, stepped_rows
 from cipherdag.sites.compute.device import PROCESSOR
 
 LEAST, MOST = 11, 100
@@ -125,7 +127,10 @@ def test_no_round_of_any_plan_tells_apart_counts_of_the_same_steps(drawn):
 
 
 NAMES = ("dose", "enzyme", "pain")
-SHORT = FedCD(rounds=1, epochs=1, fit_steps=5, graph_steps=5, batch=16, graphs=8, hidden=4)
+SHORT = FedCD(
+    rounds=1,
+    training=Training(epochs=1, fit_steps=5, graph_steps=5, batch=16, graphs=8, hidden=4),
+)
 
 
 def hospital(rng, counts):

@@ -1,7 +1,5 @@
 """Sums that a coordinator makes up, and answers beyond their range: each is refused by name."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import replace
@@ -101,9 +99,7 @@ def with_word(content, position, change, modulus):
 
 
 @pytest.mark.parametrize("participants", [(), (0, 2, 3)])
-def test_every_site_reads_in_an_honest_aggregate_what_the_coordinator_reads(
-    protection, participants
-):
+def test_sites_read_an_honest_aggregate_as_the_coordinator_does(protection, participants):
     make_sites, coordinator, _ = protection
     declaration = declare(len(participants) or 4, *SEGMENTS, participants=participants)
     sites, answers = make_sites(4), answers_of(4)

@@ -1,7 +1,5 @@
 """Malformed bytes at every decoder: named errors and nothing else."""
 
-from __future__ import annotations
-
 import logging
 import re
 import tracemalloc

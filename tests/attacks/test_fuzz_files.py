@@ -1,7 +1,5 @@
 """Hostile files at everything that reads one: named errors and nothing else."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

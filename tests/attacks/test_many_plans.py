@@ -4,20 +4,23 @@ A plan opens what it says, and nothing else. Plans that differ in one number, th
 questions of the attacks opened before: votes at fifty values of alpha, or whether rows fit a bound.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 
 import hospital_folders
 import msgspec
+import numpy as np
 import pytest
 from adversary import ROWS
 from click.testing import CliRunner
 from site_logs import REASONS
 
-from cipherdag import FedPC
+from cipherdag import CausalGraph, FedCMFS, FedFCI, FedPC, GraphCheck
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.graphcheck.algorithm import STEPS
+from cipherdag.algorithms.parameters import LEVELS
 from cipherdag.cli.main import cli
 from cipherdag.errors import (
     CipherdagError,
@@ -29,12 +32,15 @@ from cipherdag.errors import (
 )
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
+from cipherdag.questions.scores.score_test import p_values
+from cipherdag.sites.compute.score_tests.tables import normal_score
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))
 AUTOMATIC = {"approve_runs": "automatic"}
 LONE = "hospital-3"
+CHAIN = CausalGraph.from_edges("abc", [("a", "b"), ("b", "c")])
 
 
 @pytest.fixture
@@ -56,7 +62,8 @@ def clinics(tmp_path):
 
 def planned(hospitals, algorithm, **about):
     parameters = msgspec.to_builtins(algorithm)
-    return hospitals.plan(parameters=parameters, versions=computed_with(), **about)
+    about = {"algorithm": algorithm.name, "versions": computed_with()} | about
+    return hospitals.plan(parameters=parameters, **about)
 
 
 def carried_out(hospitals, handlers, algorithm, *, engine=None, rounds=None, **about):
@@ -117,6 +124,55 @@ def test_one_plan_more_than_max_runs_is_refused_by_every_site(clinics):
     for name in NAMES:
         hospitals.restart(handlers, name)
     refused_plan(hospitals, handlers, FedPC(evidence="vote", alpha=0.06), "max_runs")
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        FedPC(alpha=0.0359),
+        FedFCI(alpha=0.06),
+        FedCMFS(alpha=0.012),
+        GraphCheck(CHAIN, alpha=0.0684),
+        FedPC(evidence="fisher", reveal="bits", alpha=0.03),
+    ],
+    ids=lambda algorithm: algorithm.name,
+)
+def test_bits_at_levels_of_any_choice_are_refused_by_every_site(clinics, algorithm):
+    hospitals = clinics(**AUTOMATIC)
+    refused_plan(hospitals, hospitals.handlers(), algorithm, "at few levels")
+
+
+def test_at_the_levels_of_all_runs_a_thousand_tables_fit_and_at_any_levels_a_few():
+    """Of the other one of two sites of 150 rows, by the test of two columns given nothing."""
+    rows = 150
+    parts = np.array(list(combinations(range(rows + 3), 3)))  # bars between a, b, c and d
+    tables = np.diff(parts, axis=1, prepend=-1, append=rows + 3) - 1
+    rng = np.random.default_rng(7)
+    fit, told = [], []
+    for _ in range(15):
+        share = rng.dirichlet(np.full(4, 4.0))
+        mine, theirs = rng.multinomial(rows, share, size=2)
+        p_value, true = joint(mine, tables), joint(mine, theirs[None])[0]
+        steps = np.array(sorted({*LEVELS, *STEPS}))
+        fit.append((np.searchsorted(steps, p_value) == np.searchsorted(steps, true)).sum())
+        told.append((np.abs(p_value - true) < 2.0**-26).sum())  # 25 runs, each half of the last
+    assert np.median(fit) >= 1000
+    assert np.median(told) <= 20
+
+
+def joint(mine, theirs):
+    """P-values of the test over both sites, for every table of the other one, shape (T,)."""
+    scores, variances, own = [], [], []
+    for table in (mine[None], theirs):
+        a, b, c, d = table.T.astype(float)
+        n = a + b + c + d
+        scores.append(a - (a + b) * (a + c) / n)
+        variances.append((a + b) * (c + d) * (a + c) * (b + d) / (n**2 * (n - 1)))
+        form = scores[-1] ** 2 / np.maximum(variances[-1], 1e-300)
+        own.append(normal_score(form, np.ones(len(form)))[0])
+    U, V, scored = (one + other for one, other in (scores, variances, own))
+    one = np.ones(len(U))
+    return p_values(one.astype(int), U, V, V, scored, 2 * one, 2)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +252,7 @@ class Without(LocalEngine):
         return replies | {site: SiteFailure("timeout") for site in gone}
 
 
-STRICT = FedPC(alpha=1e-60, reference="code")
+STRICT = FedPC(alpha=1e-60, evidence="vote", voting=Voting(reference="code"))
 """A level at which sites differ, and votes in the first round; of the paper's that is a count."""
 
 

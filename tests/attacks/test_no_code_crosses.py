@@ -3,8 +3,6 @@
 A property of the code: what could do so is not used at all, or stands in a list with its reason.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

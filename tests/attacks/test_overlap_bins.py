@@ -1,14 +1,12 @@
 """Rows that counts of propensities leave out, by subtraction from the rows of an arm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import Effect, Federation, Policy
-from cipherdag.sites.compute.pooled.effects import estimating_functions
+from cipherdag.sites.compute.models import estimating_functions
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 LEAST, FEW = 11, 5

@@ -1,7 +1,5 @@
 """What sums over different sites tell by subtraction, and that groups of sites leave none of it."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ One site that lies can move every sum anywhere within its range. What it can do 
 said elsewhere; here nobody's program may stop for a reason without a name.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -17,10 +15,11 @@ from hypothesis import strategies as st
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedcd.algorithm import FedCD
+from cipherdag.algorithms.fedcd.algorithm import Averaging, FedCD
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.algorithms.parameters import grouped
+from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
 from cipherdag.errors import AggregateRangeError, CipherdagError
 
 N_VARIABLES, N_SITES = 4, 3
@@ -33,8 +32,6 @@ FEDPC = {
     "colliders": ("sepset", "conservative", "majority"),
     "reference": ("auto", "paper", "code"),
     "test": ("auto", "g2", "pearson", "fisherz"),
-    "dof": ("adjusted", "plain"),
-    "site_effect": (False, True),
     "bootstrap": (0, 1),
 }
 
@@ -42,7 +39,7 @@ FEDPC = {
 def allowed(kind, **settings):
     """The algorithm, or None where the choices do not go together."""
     try:
-        return kind(**settings)
+        return kind(**grouped(kind, settings))
     except CipherdagError:
         return None
 
@@ -57,8 +54,6 @@ def fitting(evidence):
     fits = {"evidence": (evidence,)}
     if evidence != "vote":
         fits |= {"reference": ("auto",), "sepset": ("max", "search")}
-    if evidence != "glm":
-        fits |= {"site_effect": (False,)}
     if evidence == "stratified":
         fits |= {"test": ("auto", "fisherz")}
     return fits
@@ -80,13 +75,22 @@ ALGORITHMS = st.one_of(
         k2=50.0,
     ),
     some(
-        RFcd, {"objective": ("graph", "nodewise", "sum"), "search": ("auto", "beam", "ges")}, beam=2
+        RFcd,
+        {
+            "objective": ("graph", "nodewise", "sum"),
+            "searching": [Searching(search=search, beam=2) for search in ("auto", "beam")],
+        },
     ),
     some(
         FedCD,
-        {"reference": ("paper", "code"), "aggregation": ("proximity", "naive")},
+        {
+            "averaging": [
+                Averaging(reference=followed, aggregation=mean)
+                for followed in ("paper", "code")
+                for mean in ("proximity", "naive")
+            ]
+        },
         rounds=2,
-        max_rows=ROWS,
     ),
 )
 

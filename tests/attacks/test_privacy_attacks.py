@@ -33,6 +33,7 @@ from cipherdag.errors import (
     KeyAgreementError,
     OpeningRefusedError,
     ReplayError,
+    ShareError,
 )
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
@@ -40,13 +41,14 @@ from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI, BfvContext
 from cipherdag.privacy.fixedpoint import encode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import MacKey
+from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity
 from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 from cipherdag.privacy.keystream import Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import WORD_MODULI, add, subtract, to_signed
@@ -83,6 +85,8 @@ def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_r
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = masking_sites(5)
     shares = shares_of(sites, answers, declaration)
+    with pytest.raises(ShareError, match="missing of a site asked"):
+        MASKING.coordinator().combine({k: shares[k] for k in (0, 1, 2, 4)}, declaration)
     everyone = words_of(MASKING.coordinator().combine(shares, declaration))
     assert uniform(everyone, WORDS)
     assert not recovers(everyone, np.sum(answers, axis=0), WORDS)
@@ -359,6 +363,10 @@ def secret_objects(context):
     return [
         key,
         EphemeralKeys.generate(),
+        SigningIdentity.generate(),
+        SigningIdentity.generate().draw_key(),
+        DrawKey(b"TOPSECRET-DRAWING-TOPSECRET-DRAW"),
+        AgreementKeys(0, {1: key}),
         Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
         MacKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-"),
         RoundMasks(0, {1: key}),
@@ -377,6 +385,9 @@ def test_secrets_are_not_shown_copied_or_pickled(context):
             with pytest.raises(TypeError) as refusal:
                 leak(secret)
             assert "TOPSECRET" not in str(refusal.value)
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(TypeError):
+                pickle.dumps(secret, protocol)
 
 
 def test_errors_carry_neither_keys_nor_answers(context):

@@ -5,8 +5,6 @@ chosen so that one more site answers, and subtraction; limits chosen so that ref
 questions of other algorithms; a question asked again after a site was said to have left.
 """
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 
@@ -19,6 +17,7 @@ from halfway import Halfway
 
 from cipherdag import Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.errors import (
     CohortError,
     InconsistentQuestionError,
@@ -53,7 +52,7 @@ PLANS = {
     "votes": FedPC(evidence="vote"),
     "joint tests": FedPC(evidence="fisher"),
     "pooled tables": FedPC(evidence="pooled"),
-    "regrets": RFcd(beam=1),
+    "regrets": RFcd(searching=Searching(beam=1)),
 }
 CONSTANT = encode(Refusal(error=RefusedError.__name__, message=""))
 
@@ -265,34 +264,6 @@ def test_after_a_false_drop_out_no_question_is_asked_once_more_with_a_little_mor
     run.session.ask(run.question)
     assert run.session.rounds[-1].n_sites == 4
     assert run.question != run.questions[0]
-
-
-def test_the_ledger_covers_every_byte_that_left_refusals_and_repetitions_too():
-    run = Halfway(2)
-    for question in itertools.chain.from_iterable(ATTACKS.values()):
-        own = run.ask(content=content_digest(question))
-        for site in run.ward.runtimes:
-            message = run.ward.message("ask", own)
-            run.ward.engine.call("ask", {site: message}, timeout_s=1.0)
-    run_program(run.session, Replay(_rest(run)))
-    run.session.finish()
-    last = [own for own in run.ward.engine.sent if own[0] == "finish"]
-    for operation, site, message in last:
-        run.ward.engine.call(operation, {site: message}, timeout_s=1.0)
-    for site, ledger in run.ward.ledgers.items():
-        left = [reply for _, name, reply in run.ward.engine.received if name == site]
-        lines = read_releases(ledger.lines)
-        assert sum(line.bytes for line in lines) == sum(map(len, left))
-        assert [line.bytes for line in lines] == [len(reply) for reply in left]
-
-
-def _rest(run):
-    """What the plan asks from here on, as a program of the coordinator's."""
-    question, step = run.question, len(run.questions)
-    while question is not None:
-        sums = yield question
-        step += 1
-        question = run.replay.advance(step + 1, sums)
 
 
 # ------------------------------------------------------------------ sites that leave

@@ -1,7 +1,5 @@
 """A refusal in a round says nothing: one body, one length, whatever the reason and the site."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from adversary import FULL, Ward, refused, votes

@@ -5,8 +5,6 @@ who knows how many rows it has, looks for the whole numbers that have the opened
 regrets there is one solution, cells of ten rows and fewer included.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -23,7 +21,7 @@ from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS
+from cipherdag.sites.compute.models.set_likelihoods import LOGLIK_NOISE_NATS
 from cipherdag.sites.compute.scores.scores import PENALTY_BITS
 from cipherdag.sites.table.column import Column
 
@@ -31,7 +29,7 @@ ROWS = {"a": 120, "b": 300, "c": 130}
 LARGE = "b"
 LEAST = 11
 COARSE = 2.0**-COARSE_BITS
-FINE = 2.0 ** -RFcd().grid_bits
+FINE = 2.0 ** -RFcd().searching.grid_bits
 MOVES = 3
 """How many likelihoods every number below is made of."""
 

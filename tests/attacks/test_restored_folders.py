@@ -4,8 +4,6 @@ A restored folder verifies by itself: its ledger is unbroken, and shorter. The r
 missing from ``max_runs`` and from the rule on differences.
 """
 
-from __future__ import annotations
-
 import shutil
 from unittest.mock import patch
 
@@ -69,9 +67,7 @@ def restored(folder, backup):
 
 
 @pytest.mark.parametrize("n_sites", [3, 8])
-def test_a_site_restored_from_before_a_run_refuses_the_next_and_says_so(
-    hospitals, tmp_path, n_sites, monkeypatch
-):
+def test_a_restored_site_refuses_the_next_run(hospitals, tmp_path, n_sites, monkeypatch):
     """The backup is of just before the last run; three share all keys, eight a sparse graph."""
     monkeypatch.setattr(plans, "COMPLETE_UP_TO", 4)
     folder = hospitals.folders[NORTH]

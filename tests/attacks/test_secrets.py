@@ -1,7 +1,5 @@
 """A whole federation writes all it can; all of it is searched for every secret that was made."""
 
-from __future__ import annotations
-
 import base64
 import logging
 import os

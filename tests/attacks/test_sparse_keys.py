@@ -1,14 +1,23 @@
 """The attacks on a run where every two sites share a key, on one where a lot says who does."""
 
-from __future__ import annotations
-
+import os
 from itertools import combinations
 
 import msgspec
 import networkx as nx
 import numpy as np
 import pytest
-from adversary import Split, Ward, expected, refused, silence, tags_for, verdicts, votes
+from adversary import (
+    Split,
+    Ward,
+    expected,
+    refused,
+    send_instead,
+    silence,
+    tags_for,
+    verdicts,
+    votes,
+)
 
 from cipherdag import FedPC, LearntGraph, Policy, Run
 from cipherdag.errors import (
@@ -42,9 +51,7 @@ from cipherdag.protocol.set_up_messages import (
     Chances,
     Commitments,
     Linked,
-    Links,
     Offers,
-    new_chance,
 )
 from cipherdag.sites.policy.plan_account import plan_lines
 
@@ -66,10 +73,6 @@ def sparse(monkeypatch):
 
 def fewest(graph):
     return {"complete": 5, "sparse": 7}[graph]
-
-
-def named(ward, positions):
-    return [name for k, name in enumerate(ward.tables) if k in positions]
 
 
 def honest_graph(graph, sites):
@@ -334,45 +337,35 @@ def replaced(envelopes, position, envelope):
     return (*envelopes[:position], envelope, *envelopes[position + 1 :])
 
 
-@pytest.mark.usefixtures("sparse")
-def test_a_number_that_was_not_committed_to_is_refused_by_every_site():
-    def change(ward, _, body):
-        told = decode(read_envelope(body.envelopes[5]).body, Chance)
-        other = resigned(ward, LIAR, msgspec.structs.replace(told, chance=new_chance()))
-        return Chances(envelopes=replaced(body.envelopes, 5, other))
+def told_by(signer, ward, body, **changes):
+    """The liar's number as somebody signs it."""
+    told = msgspec.structs.replace(decode(read_envelope(body.envelopes[5]).body, Chance), **changes)
+    envelope = seal_envelope(
+        signer, session=ward.session._plan.session, sender=LIAR, topic="chance", body=told
+    )
+    return replaced(body.envelopes, 5, envelope)
 
-    assert set(stopped("chances", change).values()) == {KeyAgreementError}
 
-
-@pytest.mark.usefixtures("sparse")
-def test_a_number_that_the_coordinator_signs_is_refused_by_every_site():
-    def change(ward, _, body):
-        told = decode(read_envelope(body.envelopes[5]).body, Chance)
-        forged = seal_envelope(
-            ward.coordinator,
-            session=ward.session._plan.session,
-            sender=LIAR,
-            topic="chance",
-            body=told,
-        )
-        return Chances(envelopes=replaced(body.envelopes, 5, forged))
-
-    found = stopped("chances", change)
-    assert set(found.values()) == {SignatureError}
-    assert len(found) == N_SITES
+NUMBERS = {
+    "not committed to": (
+        lambda ward, body: told_by(ward.identities[LIAR], ward, body, chance=os.urandom(32)),
+        KeyAgreementError,
+    ),
+    "signed by the coordinator": (
+        lambda ward, body: told_by(ward.coordinator, ward, body),
+        SignatureError,
+    ),
+    "left out": (lambda _, body: body.envelopes[:-1], KeyAgreementError),
+    "swapped": (lambda _, body: (*body.envelopes[1::-1], *body.envelopes[2:]), SignatureError),
+}
 
 
 @pytest.mark.usefixtures("sparse")
-def test_numbers_left_out_or_swapped_are_refused():
-    def short(_, __, body):
-        return Chances(envelopes=body.envelopes[:-1])
-
-    def swapped(_, __, body):
-        first, second, *rest = body.envelopes
-        return Chances(envelopes=(second, first, *rest))
-
-    assert set(stopped("chances", short).values()) == {KeyAgreementError}
-    assert set(stopped("chances", swapped).values()) == {SignatureError}
+@pytest.mark.parametrize("lie", NUMBERS)
+def test_a_number_that_is_not_the_site_s_is_refused_by_every_site(lie):
+    change, error = NUMBERS[lie]
+    found = stopped("chances", lambda ward, _, body: Chances(envelopes=change(ward, body)))
+    assert list(found.values()) == [error] * N_SITES
 
 
 @pytest.mark.usefixtures("sparse")
@@ -411,49 +404,38 @@ def altered(link):
     return bytes([link[0] ^ 1]) + link[1:]
 
 
-@pytest.mark.usefixtures("sparse")
-@pytest.mark.parametrize("what", ["ciphertext", "word", "swapped", "short", "missing", "added"])
-def test_links_that_were_altered_are_refused(what):
-    def change(_, site, body):
-        links = body.links
-        if site != "hospital-7":
-            return body
-        links = {
-            "ciphertext": (altered(links[0]), *links[1:]),
-            "word": (links[0][:-1] + bytes([links[0][-1] ^ 1]), *links[1:]),
-            "swapped": (links[1], links[0], *links[2:]),
-            "short": (links[0][:-1], *links[1:]),
-            "missing": links[:-1],
-            "added": (*links, links[0]),
-        }[what]
-        return msgspec.structs.replace(body, links=links)
-
-    assert stopped("linked", change) == {"hospital-7": KeyAgreementError}
+LINKS = {
+    "ciphertext": lambda links: (altered(links[0]), *links[1:]),
+    "word": lambda links: (links[0][:-1] + bytes([links[0][-1] ^ 1]), *links[1:]),
+    "swapped": lambda links: (links[1], links[0], *links[2:]),
+    "short": lambda links: (links[0][:-1], *links[1:]),
+    "missing": lambda links: links[:-1],
+    "added": lambda links: (*links, links[0]),
+}
 
 
 @pytest.mark.usefixtures("sparse")
-@pytest.mark.parametrize("field", ["secrets", "content"])
-def test_what_the_first_site_seals_is_not_altered_on_its_way(field):
-    def change(_, site, body):
-        if site != LIAR:
+@pytest.mark.parametrize(
+    ("victim", "field", "change"),
+    [
+        *(("hospital-7", "links", change) for change in LINKS.values()),
+        (LIAR, "secrets", altered),
+        (LIAR, "content", altered),
+    ],
+)
+def test_what_is_linked_or_sealed_is_not_altered_on_its_way(victim, field, change):
+    def changed(_, site, body):
+        if site != victim:
             return body
-        return msgspec.structs.replace(body, **{field: altered(getattr(body, field))})
+        return msgspec.structs.replace(body, **{field: change(getattr(body, field))})
 
-    assert stopped("linked", change) == {LIAR: KeyAgreementError}
+    assert stopped("linked", changed) == {victim: KeyAgreementError}
 
 
 @pytest.mark.usefixtures("sparse")
 def test_a_site_that_links_to_others_than_the_lot_gave_it_is_named():
     ward = Ward(n_sites=N_SITES)
-
-    def forge(own, site, reply):
-        if own != "chances" or site != "hospital-0":
-            return reply
-        links = decode(read_envelope(reply).body, Links)
-        fewer = msgspec.structs.replace(links, links=links.links[:-1])
-        return resigned(ward, site, fewer, topic="links")
-
-    ward.engine.forge = forge
+    send_instead(ward, "hospital-0", "chances", links=lambda said: said.links[:-1])
     with pytest.raises(KeyAgreementError, match="the lot gave it") as caught:
         ward.session.open()
     assert caught.value.site == "hospital-0"

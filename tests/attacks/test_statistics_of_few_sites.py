@@ -5,8 +5,6 @@ three sites, and look for the tables in whole numbers that the other two may hav
 solution, counts below `min_cell_size` included.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from driving import drive
@@ -20,9 +18,7 @@ from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.site_view import SiteView
 
-LEAST = 11
 NAMES = ["v1", "v2", "v3", "v4"]
-FARTHEST = 3.0
 """Of what moves a test: standard deviations that an attacker reckons with."""
 
 

@@ -5,8 +5,6 @@ rows alone it would be no secret to whoever knows all rows but a few values: eac
 an answer to the bit, and one of them is the site's.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 from itertools import product
@@ -17,7 +15,7 @@ import pandas as pd
 import pytest
 from driving import drive
 
-from cipherdag import Effect, FedBOSS, Federation, FedPC, Survival
+from cipherdag import Effect, FedBOSS, Federation, FedPC, Scoring, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment import rehearsal
 from cipherdag.graphs.networks import asia
@@ -29,9 +27,8 @@ from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.results import site_result
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.noise import CellKeys, unkeyed
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.table.rows.digest import unkeyed
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -93,7 +90,7 @@ def asked():
         (FedPC(max_cond_size=0, reveal="sums"), rows),
         (FedPC(evidence="vote", max_cond_size=0, bootstrap=1), rows),
         (FedPC(evidence="fisher", max_cond_size=1), numbers.round() + 0.5),
-        (FedBOSS(scores="sites", restarts=0), rows),
+        (FedBOSS(reveal="sums", scoring=Scoring(restarts=0)), rows),
         (FedBOSS(), numbers),
         (Effect(**cause, estimator="regression", refute=True), grades),
         (Effect(**cause, estimator="linear", refute=True), grades),

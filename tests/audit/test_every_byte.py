@@ -1,7 +1,5 @@
 """The ledger is the whole truth: what leaves a site, captured on its way, is there to the byte."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from dataclasses import replace

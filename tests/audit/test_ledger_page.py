@@ -1,28 +1,19 @@
 """The page for a data-protection officer: what it says is what the ledger says, and no more."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime, timedelta
 
 import adversary
 import pandas as pd
-import pytest
-from commands import call as cipherdag
 from hospital_folders import hospitals
 from pages import Page
 
-from cipherdag import Federation, FedPC
+from cipherdag import FedPC
 from cipherdag.audit.ledger_page import attention, ledger_page, ledger_runs
 from cipherdag.privacy.keys.identity import SigningIdentity, fingerprint
 from cipherdag.sites.record.ledger import Ledger, read_releases, verify_ledger
 
 IDENTITY = SigningIdentity.generate()
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    return lambda *arguments: cipherdag(capsys, monkeypatch, *arguments)
 
 
 def ledger(*runs, site="charité <&>"):
@@ -154,58 +145,50 @@ def test_a_transcript_has_no_page(call, tmp_path):
     assert "a site's folder" in error
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """The folder of a run in one process."""
-    tables = [adversary.patients(rows, seed) for seed, rows in enumerate(adversary.ROWS)]
-    result = Federation.simulate(tables, device="cpu").run(FedPC(evidence="vote"))
-    folder = tmp_path_factory.mktemp("saved") / "result"
-    result.save(folder)
-    return folder
-
-
-def test_a_saved_result_is_exported_site_by_site_and_as_one_table(call, saved, tmp_path):
-    sites = sorted(path.stem for path in (saved / "releases").glob("*.jsonl"))
+def test_a_saved_result_is_exported_site_by_site_and_as_one_table(call, saved_asia, tmp_path):
+    sites = sorted(path.stem for path in (saved_asia / "releases").glob("*.jsonl"))
     count = {}
     for site in sites:
-        own, out = saved / "releases" / f"{site}.jsonl", tmp_path / f"{site}.jsonl"
-        code, said, _ = call("audit", "export", saved, "--site", site, "--out", out)
+        own, out = saved_asia / "releases" / f"{site}.jsonl", tmp_path / f"{site}.jsonl"
+        code, said, _ = call("audit", "export", saved_asia, "--site", site, "--out", out)
         assert code == 0
         assert out.read_bytes() == own.read_bytes()
         count[site] = len(own.read_text("utf-8").splitlines())
         head = verify_ledger(out.read_text("utf-8").splitlines())
         assert (head.site, f"Wrote {head.records} records" in said) == (site, True)
         code, *_ = call(
-            "audit", "export", saved, "--site", site, "--format", "html",
+            "audit", "export", saved_asia, "--site", site, "--format", "html",
             "--out", tmp_path / f"{site}.html",
         )  # fmt: skip
         assert code == 0
         page = Page((tmp_path / f"{site}.html").read_text("utf-8"))
         page.check_offline()
         assert f"What left {site}" in page.texts["h1"]
-    code, *_ = call("audit", "export", saved, "--format", "csv", "--out", tmp_path / "all.csv")
+    code, *_ = call("audit", "export", saved_asia, "--format", "csv", "--out", tmp_path / "all.csv")
     assert code == 0
     table = pd.read_csv(tmp_path / "all.csv")
     assert {site: len(own) for site, own in table.groupby("site")} == count
 
 
-def test_several_ledgers_are_not_one_file_and_no_site_is_guessed(call, saved, tmp_path):
+def test_several_ledgers_are_not_one_file_and_no_site_is_guessed(call, saved_asia, tmp_path):
     for kind in ("jsonl", "html"):
-        code, _, err = call("audit", "export", saved, "--format", kind, "--out", tmp_path / "x")
+        code, _, err = call(
+            "audit", "export", saved_asia, "--format", kind, "--out", tmp_path / "x"
+        )
         assert code == 1
         assert "holds ledgers of 3 sites" in err
         assert "Choose with --site: " in err
-    code, _, err = call("audit", "export", saved, "--site", "nobody", "--out", tmp_path / "x")
+    code, _, err = call("audit", "export", saved_asia, "--site", "nobody", "--out", tmp_path / "x")
     assert (code, "holds no ledger of 'nobody'" in err) == (1, True)
-    one = next((saved / "releases").glob("*.jsonl"))
+    one = next((saved_asia / "releases").glob("*.jsonl"))
     code, _, err = call("audit", "export", one, "--site", one.stem, "--out", tmp_path / "x")
     assert (code, "Leave --site out" in err) == (1, True)
     assert not (tmp_path / "x").exists()
 
 
-def test_an_altered_result_is_not_exported(call, saved, tmp_path):
+def test_an_altered_result_is_not_exported(call, saved_asia, tmp_path):
     altered = tmp_path / "altered"
-    shutil.copytree(saved, altered)
+    shutil.copytree(saved_asia, altered)
     ledgers = sorted((altered / "releases").glob("*.jsonl"))
     kept = ledgers[0].read_text("utf-8")
     ledgers[0].write_text(kept.replace('"masking"', '"none"', 1), "utf-8")

@@ -1,7 +1,5 @@
 """The adjustment identification distance of gadjid against the criterion of this package."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import networkx as nx

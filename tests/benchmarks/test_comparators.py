@@ -1,7 +1,5 @@
 """FedPC's comparators: easy graphs, the pooled run, hand-worked votes, and NOTEARS' own laws."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

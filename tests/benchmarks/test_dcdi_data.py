@@ -1,7 +1,5 @@
 """The worlds of DCDI's experiments are as its paper has them, and its program can read them."""
 
-from __future__ import annotations
-
 import csv
 
 import dcdi

@@ -1,7 +1,5 @@
 """Effects and survival over a few random federations are those of other programs on all rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

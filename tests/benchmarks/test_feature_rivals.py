@@ -1,7 +1,5 @@
 """FedCMFS's rivals: known optima, laws of their steps, planted features, and the paper's tables."""
 
-from __future__ import annotations
-
 import fedcmfs_rivals_table
 import numpy as np
 import pytest

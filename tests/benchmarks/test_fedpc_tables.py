@@ -1,7 +1,5 @@
 """FedPC's tables: the printed figures add up, samples are as described, cases end in a report."""
 
-from __future__ import annotations
-
 import csv
 import signal
 import time

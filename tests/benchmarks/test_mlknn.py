@@ -1,7 +1,5 @@
 """ML-KNN against a hand-worked example, and the metrics against the paper's formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mlknn import MLKNN

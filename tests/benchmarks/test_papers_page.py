@@ -1,7 +1,5 @@
 """The page of the papers' tables: complete, without an empty cell, and made of files that exist."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Tables in Markdown: how they look, and that the committed ones are of the committed figures."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import Path

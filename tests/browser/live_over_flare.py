@@ -1,7 +1,5 @@
 """Serves the live view of a run over three sites that talk through NVIDIA FLARE."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

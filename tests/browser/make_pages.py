@@ -1,7 +1,5 @@
 """Writes one page of every kind, from real runs, for `check_pages.js` to open in a browser."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +20,12 @@ from cipherdag import (
     GraphCheck,
     RFcd,
     Survival,
+    Training,
 )
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.audit.ledger_page import ledger_page
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.axes import Curves, Series
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
@@ -64,7 +63,9 @@ def feature_run():
 def regret_run():
     """Worst-case regret of sites that hold a few rows each of a network."""
     data = asia().sample(900, np.random.default_rng(1))
-    return Federation.split(data, 3, seed=1).run(RFcd(objective="nodewise", beam=2))
+    return Federation.split(data, 3, seed=1).run(
+        RFcd(objective="nodewise", searching=Searching(beam=2))
+    )
 
 
 def belief_run():
@@ -83,8 +84,8 @@ def belief_run():
 
     table = pd.concat([draw(300, ""), *(draw(60, name) for name in names)], ignore_index=True)
     sites = Federation.split(table, 3, interventions="experiment", deal="vertical", seed=1)
-    small = {"epochs": 1, "fit_steps": 60, "graph_steps": 30, "batch": 32, "hidden": 8}
-    return sites.run(FedCD(rounds=4, graphs=20, **small), seed=1)
+    small = Training(epochs=1, fit_steps=60, graph_steps=30, batch=32, graphs=20, hidden=8)
+    return sites.run(FedCD(rounds=4, training=small), seed=1)
 
 
 def description_run():

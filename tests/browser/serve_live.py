@@ -1,7 +1,5 @@
 """Serves the live view of a real run, slow enough to follow, once a page has opened it."""
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """``graph compare`` says which edges differ, and in what."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``graph identify``: answers in words and JSON, and questions that make no sense."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -1,7 +1,5 @@
 """``graph show``, ``compare`` and ``export`` of a PAG, whose marks are those that FedFCI learnt."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

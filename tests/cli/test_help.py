@@ -1,12 +1,11 @@
 """Help: short first, everything on request, an example that parses for every command."""
 
-from __future__ import annotations
-
 import shlex
 
 import click
 import pytest
 
+from cipherdag.algorithms.parameters import options_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.main import cli
 
@@ -45,16 +44,17 @@ def test_the_first_help_fits_on_a_screen(call, words):
 def test_options_for_experts_stand_behind_the_flag_that_the_last_line_names(call):
     _, text, _ = call("run", "fedpc", "--help")
     assert "--help-all" in text.splitlines()[-1]
-    assert "--grid-bits" not in text
+    assert "--vote-share" not in text
     _, whole, _ = call("run", "fedpc", "--help-all")
-    assert "--grid-bits" in whole.partition("For experts:")[2]
+    assert "--max-rows" in whole.partition("For experts:")[2]
+    assert "--vote-share" in whole.partition("For experts:")[2]
     assert "--alpha" in whole.partition("For experts:")[0]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_usual_parameters_exist_and_a_sentence_says_what_an_algorithm_is_for(name):
     cls = algorithm_class(name)
-    assert set(cls.usual or ()) <= set(cls.__dataclass_fields__)
+    assert set(cls.usual or ()) <= set(options_of(cls))
     assert cls.use.endswith(".")
 
 

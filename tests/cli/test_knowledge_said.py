@@ -1,7 +1,5 @@
 """Background knowledge without a file of TOML: said by name, in a run and at a real site."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The live view: it shows the run as it is, to nobody else, and nothing can be done through it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import re

@@ -1,7 +1,5 @@
 """An agent reads studies, plans, ledgers and results; it decides on nothing and opens nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import hashlib

@@ -1,7 +1,5 @@
 """No command overwrites a file of its user that it was not asked to overwrite."""
 
-from __future__ import annotations
-
 import click
 import pytest
 from test_help import commands

@@ -1,7 +1,5 @@
 """Options made from an algorithm's fields: one that is said again is not dropped."""
 
-from __future__ import annotations
-
 import click
 import pytest
 

@@ -1,7 +1,5 @@
 """The view of a run on a terminal: what it says, that it goes away, and that a pipe has none."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

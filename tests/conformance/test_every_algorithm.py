@@ -1,7 +1,6 @@
 """Every registered algorithm keeps every law, has its options, and goes on after a crash."""
 
-from __future__ import annotations
-
+import math
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import replaying
 from trials import CLOSED, REPLAYED, clinics, replayed, trial
 
 from cipherdag import FedPC
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import grouped, options_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
@@ -45,7 +44,11 @@ def test_its_commands_have_the_defaults_of_the_class(name, group):
         found = found.get_command(None, word)
     options = {option.name: option for option in found.params}
     own = algorithm_class(name)
-    for parameter in parameters_of(own).values():
+    varied = set().union(*(each.varied for each in own.published.values()))
+    for parameter in options_of(own).values():
+        if parameter.preset and parameter.name not in varied:
+            assert parameter.name not in options
+            continue
         option = options[parameter.name]
         default = parameter.written(parameter.default)
         if default != "":  # of knowledge, which no file stands for
@@ -57,16 +60,27 @@ def test_its_commands_have_the_defaults_of_the_class(name, group):
     assert make_algorithm(name, {}) == own()
 
 
+def beyond_of(parameter):
+    """The nearest values beyond both ends of a range, and what is no number."""
+    if (within := parameter.range) is None:
+        return
+    yield parameter.kind(within.low if within.above else within.low - 1)
+    if math.isfinite(within.high):
+        yield parameter.kind(within.high if within.below else within.high + 1)
+    if parameter.kind is float:
+        yield math.nan
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_value_of_a_parameter_that_cannot_be_is_named(name):
     own = algorithm_class(name)
-    for parameter in parameters_of(own).values():
+    for parameter in options_of(own).values():
         wrong = "no such choice" if parameter.choices else object()
         with pytest.raises(ParameterError, match=parameter.name):
-            own(**{parameter.name: wrong})
-        if parameter.range is not None:
+            own(**grouped(own, {parameter.name: wrong}))
+        for beyond in beyond_of(parameter):
             with pytest.raises(ParameterError, match=parameter.name):
-                own(**{parameter.name: parameter.kind(parameter.range.low - 1)})
+                own(**grouped(own, {parameter.name: beyond}))
     with pytest.raises(ParameterError, match="no parameter 'nonsense'"):
         make_algorithm(name, {"nonsense": 1})
 

@@ -1,7 +1,5 @@
 """What holds for every conditional-independence test of the register, on every kind of columns."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from typing import get_args

@@ -18,6 +18,7 @@ from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.questions.disclosure import (
     MOST_WORDS,
@@ -55,7 +56,7 @@ VARIANTS = {
     },
     **{
         f"votes {sepset} {reveal}": (
-            FedPC(evidence="vote", sepset=sepset, reveal=reveal),
+            FedPC(evidence="vote", voting=Voting(sepset=sepset), reveal=reveal),
             clinics(4),
         )
         for sepset in ("max", "mean", "vote")
@@ -69,7 +70,6 @@ VARIANTS = {
     "fedboss pooled": (FedBOSS(within_sites=False), beds()),
     "fedboss pooled numbers": (FedBOSS(within_sites=False), numbers()),
     "fedboss tables": (FedBOSS(within_sites=False), clinics(4)),
-    "fedboss by sites": (FedBOSS(scores="sites"), numbers()),
     "rfcd nodewise": (RFcd(objective="nodewise"), clinics(4)),
     "rfcd sum": (RFcd(objective="sum"), clinics(4)),
     "graphcheck sums": (GraphCheck(DRAWN, reveal="sums"), patients()),
@@ -107,7 +107,8 @@ def test_every_evidence_of_fedcmfs_opens_only_what_it_declares(evidence, reveal)
 @pytest.mark.parametrize("aggregation", ["proximity", "naive"])
 def test_every_aggregation_of_fedcd_opens_only_what_it_declares(aggregation):
     own = replayed("fedcd")
-    algorithm = replace(own.algorithm, aggregation=aggregation)
+    averaging = replace(own.algorithm.averaging, aggregation=aggregation)
+    algorithm = replace(own.algorithm, averaging=averaging)
     opens_only_what_it_declares(Trial(algorithm=algorithm, data=own.data, interventions="done"))
 
 

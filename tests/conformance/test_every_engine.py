@@ -6,8 +6,6 @@ The FLARE cases run real processes over mutual TLS on the loopback interface. Th
 where the extra is not installed, unless CIPHERDAG_REQUIRE_FLARE is set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """Every kind of evidence: says what it opens, asks nothing twice, and is free of every order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every worker collects all tests before any are left out, so what is asked here is the whole suite.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

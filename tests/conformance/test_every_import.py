@@ -1,7 +1,5 @@
 """Every algorithm and the command line load the large libraries that they need, and no other."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

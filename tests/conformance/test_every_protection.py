@@ -1,7 +1,5 @@
 """Each protection says what it is in one place, and nobody else tells them apart."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every kind of question: survives the wire, answers what it declares, and can be said in words."""
 
-from __future__ import annotations
-
 import gc
 from copy import copy
 from functools import cache

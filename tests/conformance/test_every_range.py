@@ -1,7 +1,5 @@
 """Every segment of every question: honest answers lie in its range, below 0 where it says so."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from functools import cache
 from itertools import product
@@ -22,10 +20,15 @@ from cipherdag import (
     FedPC,
     GraphCheck,
     RFcd,
+    Scoring,
     Survival,
+    Training,
 )
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.fedcd.algorithm import Averaging
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.question import Bundle, question_kinds
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
@@ -50,8 +53,10 @@ LEAST = {"followed": 0}
 """Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
 ONLY_COVERED = {"ScoreSums"}
 """Of which nothing is asked but inside another question."""
-SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
-         "hidden": 4}  # fmt: skip
+SHORT = {
+    "rounds": 1,
+    "training": Training(epochs=1, fit_steps=4, graph_steps=4, batch=16, graphs=8, hidden=4),
+}
 
 
 def federations():
@@ -84,11 +89,11 @@ def federations():
 RUNS = [
     *(
         (FedPC(evidence=kind, alpha=0.3), "discrete")
-        for kind in ("vote", *sorted(EVIDENCE.keys() - {"glm"}))
+        for kind in ("vote", *sorted(kind for kind in EVIDENCE if not kind.startswith("glm")))
     ),
     *((FedPC(evidence=kind, alpha=0.3), "numbers") for kind in ("vote", *EVIDENCE)),
     *(
-        (FedPC(evidence="vote", sepset=kind, alpha=0.5), "discrete")
+        (FedPC(evidence="vote", voting=Voting(sepset=kind), alpha=0.5), "discrete")
         for kind in ("max", "mean", "vote")
     ),
     *(
@@ -121,16 +126,19 @@ RUNS = [
     (Effect(treatment="e", outcome="a", adjust="b,c", site_effect=False), "mixed"),
     (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
     (GraphCheck(CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])), "discrete"),
-    (FedBOSS(within_sites=False, restarts=1), "discrete"),
+    (FedBOSS(within_sites=False, scoring=Scoring(restarts=1)), "discrete"),
     (FedBOSS(reveal="bits"), "discrete"),
-    *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
+    (FedBOSS(reveal="sums", scoring=Scoring(restarts=1)), "discrete"),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),
     (FedCMFS(reveal="sums"), "discrete"),
     (FedCMFS(evidence="fisher", reveal="sums"), "discrete"),
-    *((RFcd(objective=kind, beam=1), "discrete") for kind in ("graph", "nodewise", "sum")),
-    (RFcd(objective="sum", beam=1), "numbers"),
-    *((FedCD(**SHORT, reference=kind), "trial") for kind in ("paper", "code")),
-    (FedCD(**SHORT, aggregation="naive"), "trial"),
+    *(
+        (RFcd(objective=kind, searching=Searching(beam=1)), "discrete")
+        for kind in ("graph", "nodewise", "sum")
+    ),
+    (RFcd(objective="sum", searching=Searching(beam=1)), "numbers"),
+    *((FedCD(**SHORT, averaging=Averaging(reference=own)), "trial") for own in ("paper", "code")),
+    (FedCD(**SHORT, averaging=Averaging(aggregation="naive")), "trial"),
     (FedCD(**SHORT, method="dcdi-dsf"), "trial"),
 ]
 

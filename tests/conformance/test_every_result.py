@@ -1,7 +1,5 @@
 """Every kind of finding: one line, one page, one folder, and the same numbers in each."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, fields, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """What holds for every source of a table: it reads as the CSV of the same rows."""
 
-from __future__ import annotations
-
 import os
 import threading
 

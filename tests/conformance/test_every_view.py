@@ -5,8 +5,6 @@ site, of the coordinator with each, and of pairs of sites, from the verdicts. Wh
 of ``docs/explanation/bits.md`` says that two learn sums they are given these sums.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import tempfile
@@ -27,7 +25,7 @@ from simulated_view import Simulated
 from site_views import COORDINATOR, Coalition, told_apart
 from trials import CLOSED, REPLAYED, replayed
 
-from cipherdag.privacy.mpc import dealing, holding, seat, sharing
+from cipherdag.privacy.mpc import holding, seat, sharing
 from cipherdag.protocol.messages import content_digest
 from cipherdag.sites.session import handshake
 
@@ -37,10 +35,10 @@ def same_chance():
     """Sites draw the same numbers for who deals: whoever simulates a view knows them, too."""
     numbers = itertools.count()
 
-    def chance():
+    def chance(_identity, _plan):
         return sha256(str(next(numbers)).encode()).digest()
 
-    with patch.object(handshake, "new_chance", chance):
+    with patch.object(handshake, "lasting_chance", chance):
         yield
 
 
@@ -225,9 +223,9 @@ def with_small_masks():
         return part_words(batch, seed) % np.uint64(2)
 
     with ExitStack() as changed:
-        for module in (holding, dealing):
+        for module in (holding, sharing):
             changed.enter_context(patch.object(module, "HolderDraws", small))
-        for module in (sharing, seat, dealing):
+        for module in (sharing, seat):
             changed.enter_context(patch.object(module, "part_words", short))
         yield
 

@@ -1,7 +1,5 @@
 """One port, several servers: the holder is named, the second refused, the wrong one noticed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
@@ -9,7 +7,7 @@ import threading
 
 import pytest
 
-from cipherdag.deployment import coordinator_server
+from cipherdag.deployment import processes
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol import answering
@@ -40,7 +38,7 @@ def served(folder):
         return ended.wait(seconds)
 
     thread = threading.Thread(
-        target=coordinator_server.serve,
+        target=processes.serve,
         args=(folder,),
         kwargs={"stopped": stopped, "announce": said.append},
     )
@@ -62,7 +60,7 @@ def test_a_second_study_on_a_port_is_refused_and_the_first_one_is_named(tmp_path
     with served(first) as said:
         assert said == []
         with pytest.raises(SiteUnreachableError, match="the study 'lungs'") as caught:
-            coordinator_server.serve(second, stopped=never)
+            processes.serve(second, stopped=never)
     assert f"process {os.getpid()}" in caught.value.message
     assert "--port" in caught.value.remedy
 
@@ -70,13 +68,11 @@ def test_a_second_study_on_a_port_is_refused_and_the_first_one_is_named(tmp_path
 def test_another_program_on_the_port_is_named_by_its_process(tmp_path, port, monkeypatch):
     monkeypatch.setattr(answering, "HANDSHAKE_S", 0.2)
     with socket.create_server(("127.0.0.1", port)), pytest.raises(SiteUnreachableError) as caught:
-        coordinator_server.serve(coordinator(tmp_path / "c", "lungs", port), stopped=never)
+        processes.serve(coordinator(tmp_path / "c", "lungs", port), stopped=never)
     assert caught.value.message.startswith(f"port {port} is taken: process {os.getpid()}, ")
 
 
-def test_a_server_whose_address_leads_to_another_one_of_the_machine_does_not_start(
-    tmp_path, port, monkeypatch
-):
+def test_a_server_at_another_address_does_not_start(tmp_path, port, monkeypatch):
     """As where a name has two addresses, one of which another server holds."""
     first, second = (coordinator(tmp_path / name, name, port) for name in ("lungs", "hearts"))
     looked_up = socket.getaddrinfo
@@ -89,13 +85,13 @@ def test_a_server_whose_address_leads_to_another_one_of_the_machine_does_not_sta
         with pytest.raises(
             SiteUnreachableError, match="in place of this server the server of the study 'lungs'"
         ):
-            coordinator_server.reached("localhost", port, here)
+            processes.reached("localhost", port, here)
         # a server elsewhere may be seen by other names at the sites: that is only said
         monkeypatch.setattr(socket.socket, "getsockname", lambda _: ("192.0.2.1", 1))
-        (said,) = coordinator_server.reached("localhost", port, here)
+        (said,) = processes.reached("localhost", port, here)
         assert "the study 'lungs' answers" in said
         monkeypatch.setattr(socket, "getaddrinfo", leads_elsewhere)
-        (said,) = coordinator_server.reached("localhost", port, here)
+        (said,) = processes.reached("localhost", port, here)
         assert "cannot reach" in said
     assert second.study().name == "hearts"
 

@@ -1,14 +1,12 @@
 """A clock that is wrong by days: whoever meets it names the clock, and both times."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cipherdag.deployment import coordinator_server, engine_checks, enrolment
+from cipherdag.deployment import engine_checks, enrolment, processes
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.sites.record import ledger
@@ -81,8 +79,8 @@ def test_a_site_whose_clock_is_wrong_activates_nothing(coordinator, site, days, 
 def test_a_server_whose_clock_is_wrong_does_not_start(coordinator, days, said):
     from fault_doors import clock
 
-    with clock(days, coordinator_server), pytest.raises(SiteNotReadyError, match=said) as caught:
-        coordinator_server.serve(coordinator, stopped=lambda _: True)
+    with clock(days, processes), pytest.raises(SiteNotReadyError, match=said) as caught:
+        processes.serve(coordinator, stopped=lambda _: True)
     assert says(days) in caught.value.message
     assert "coordinator renew" in caught.value.remedy
 

@@ -1,7 +1,5 @@
 """A site's folder that runs twice: both processes and the server say so by name."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

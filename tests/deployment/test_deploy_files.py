@@ -1,7 +1,5 @@
 """The container's steps and the service's unit: what can be said of them without running either."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The process that carries a site's messages: kept from files, seen in status and ledger."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -125,9 +123,7 @@ def served_by(enrolled, messages):
     return cut
 
 
-def test_a_notice_that_cannot_be_recorded_ends_the_process_and_not_the_answers_alone(
-    enrolled, caplog
-):
+def test_a_notice_that_cannot_be_recorded_ends_the_process(enrolled, caplog):
     """The site would look started, and answer nothing."""
     from cipherdag.privacy.wire import encode
     from cipherdag.protocol.engines.channel import Notice
@@ -203,8 +199,8 @@ def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
 def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
     """TLS compares an address with addresses, and FLARE takes no name whose parts are equal."""
     pytest.importorskip("nvflare", reason="needs the extra 'flare'")
-    from cipherdag.deployment.coordinator_server import serve
     from cipherdag.deployment.engine_checks import engine_address
+    from cipherdag.deployment.processes import serve
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
     coordinator, site = activated(tmp_path, host="127.0.0.1")

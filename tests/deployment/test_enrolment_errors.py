@@ -1,7 +1,5 @@
 """What people read when an enrolment goes wrong: cause, effect and remedy, and no word of a run."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -115,11 +113,13 @@ def test_the_approval_of_another_site_or_of_another_folder(people):
 def test_a_name_that_is_taken_and_a_folder_that_was_copied(people):
     north = people.site("north")
     people.approve(north)
+    before = (people.coordinator / "study.json").read_bytes()
     for name in ("north", "North"):
         other = people.site(name, folder=f"{name}-2")
         cause, _, do = people.approve(other, error="CohortError")
         assert cause == "the name is taken: the study knows 'north' with another key"
         assert "choose another name" in do
+    assert (people.coordinator / "study.json").read_bytes() == before
     settings = north / "site.toml"
     settings.write_text(settings.read_text().replace('name = "north"', 'name = "south"'))
     (north / "north.request").unlink()

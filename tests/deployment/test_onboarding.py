@@ -1,9 +1,5 @@
 """From request to activated site, with every file swapped, altered, oversized or not proven."""
 
-from __future__ import annotations
-
-import base64
-import logging
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -43,8 +39,6 @@ from cipherdag.errors import (
     OutputError,
     ParameterError,
     PolicyRefusedError,
-    ProgramMismatchError,
-    ReplayError,
     SignatureError,
     SiteNotReadyError,
 )
@@ -55,13 +49,10 @@ from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import TranscribingEngine, read_transcript
-from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import LedgerHead
-from cipherdag.results.site_result import site_result
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
-from cipherdag.sites.record.ledger import ledger_lines
-from cipherdag.sites.session import handshake
+from cipherdag.sites.record.ledger import Ledger, ledger_lines
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     Approval,
@@ -90,13 +81,6 @@ PATH_TRICKS = (
     "", ".", "..", "../up", "a/b", "a\\b", "/etc/passwd", "a b", "a\n", "-rf", "a\0", "é", "x" * 64,
     "coordinator", "Server", "localhost", "CON:", "a.b", "~root", "$HOME", "a;b", "%2e%2e",
 )  # fmt: skip
-
-
-@pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    yield made
-    made.close()
 
 
 KEY_OF_ODD_REQUESTS = SigningIdentity.generate()
@@ -213,15 +197,6 @@ def test_a_file_that_does_not_decode_is_named_malformed(tmp_path, content, kind)
         read_file(path, kind)
 
 
-@given(st.binary(max_size=400))
-def test_no_bytes_at_all_give_another_error(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("fuzz") / "file"
-    path.write_bytes(content)
-    for kind in (Request, SignedStudy, Approval):
-        with pytest.raises(MalformedMessageError):
-            read_file(path, kind)
-
-
 @pytest.mark.parametrize(
     ("kind", "limit"), [(Request, MAX_REQUEST_BYTES), (Approval, MAX_STUDY_BYTES)]
 )
@@ -319,11 +294,6 @@ def test_a_study_that_keeps_the_coordinator_but_is_signed_by_another_is_refused(
         accept(hospitals, mixed)
 
 
-def test_an_approval_for_another_site_is_refused(hospitals):
-    with pytest.raises(SignatureError, match="is for 'hospital-1'"):
-        accept(hospitals, approval_of(hospitals, "hospital-1"))
-
-
 @pytest.mark.parametrize(
     "changes", [{"site": "hospital-0 "}, {"certificate": b"zap"}, {"signature": bytes(64)}]
 )
@@ -331,13 +301,6 @@ def test_an_altered_approval_is_refused(hospitals, changes):
     altered = msgspec.structs.replace(approval_of(hospitals), **changes)
     with pytest.raises(SignatureError):
         accept(hospitals, altered)
-
-
-def test_an_approval_for_another_study_or_key_is_refused(hospitals):
-    with pytest.raises(SignatureError, match="for the study"):
-        accept(hospitals, approval_of(hospitals), study="other")
-    with pytest.raises(SignatureError, match="another identity key"):
-        accept(hospitals, approval_of(hospitals), identity=SigningIdentity.generate().public)
 
 
 def altered_studies():
@@ -435,9 +398,7 @@ def test_a_study_of_before_there_were_colluders_reads_and_verifies():
 
 
 @pytest.mark.parametrize(("colluders", "min_sites"), [(0, 2), (1, 3), (2, 4), (7, 9)])
-def test_a_study_says_in_its_signed_file_what_its_runs_are_safe_against(
-    hospitals, tmp_path, colluders, min_sites
-):
+def test_a_study_file_says_what_runs_are_safe_against(hospitals, tmp_path, colluders, min_sites):
     study = msgspec.structs.replace(hospitals.study, colluders=colluders, min_sites=min_sites)
     path = tmp_path / "study.json"
     write_file(path, sign_study(hospitals.coordinator, study))
@@ -635,14 +596,6 @@ def test_a_key_that_others_may_read_stops_the_site(hospitals, mode):
         folder.check_keys()
 
 
-def test_one_process_serves_a_folder(hospitals):
-    hospitals.handler("hospital-0")
-    with pytest.raises(SiteNotReadyError, match="another process"):
-        hospitals.handler("hospital-0")
-    hospitals.close()
-    hospitals.handler("hospital-0")
-
-
 def test_a_site_that_is_not_activated_does_not_answer(hospitals):
     folder = hospitals.folders["hospital-0"]
     folder.study_path.unlink()
@@ -696,98 +649,6 @@ def test_a_cohort_with_a_revoked_site_is_refused(hospitals):
         session.open()
 
 
-def test_a_site_outside_the_study_is_refused_by_all_others(hospitals):
-    from cipherdag.sites.study.study import StudySite
-
-    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
-    ghost = StudySite(name="ghost", identity=SigningIdentity.generate().public)
-    hospitals.study = msgspec.structs.replace(
-        hospitals.study, sites=(*hospitals.study.sites, ghost)
-    )
-    with pytest.raises(CohortError, match="not pinned"):
-        hospitals.session(handlers).open()
-
-
-def test_garbage_gets_a_signed_refusal_and_nothing_else(hospitals):
-    from cipherdag.privacy.wire import decode
-    from cipherdag.protocol.messages import Refusal, read_envelope
-
-    handler = hospitals.handler("hospital-0")
-    for operation in ("invite", "ask", "open", "shell"):
-        for message in (b"", b"\x00" * 99, b"{}"):
-            envelope = read_envelope(handler(operation, message))
-            assert envelope.topic == "refusal"
-            error = decode(envelope.body, Refusal).error
-            in_a_round = operation in ("ask", "open")
-            assert in_a_round == (error == "RefusedError")
-            assert in_a_round or error in ("MalformedMessageError", "ReplayError")
-
-
-# secrets
-
-
-@pytest.mark.parametrize("protection", ["masking", "bfv"])
-def test_no_secret_is_in_any_file_log_or_repr_of_a_run(
-    hospitals, monkeypatch, caplog, tmp_path, protection
-):
-    """Every key that a run makes is looked for in everything that it wrote."""
-    from cipherdag.privacy.keys import pairkeys
-
-    if protection == "bfv":
-        pytest.importorskip("tenseal")
-    secrets = {}
-    make_pair_key = pairkeys.PairKey.__init__
-
-    def record_pair_key(self, content, *rest, **named):
-        secrets[f"pair key {len(secrets)}"] = bytes(content)
-        make_pair_key(self, content, *rest, **named)
-
-    def record_secrets(shared, *_, encode=handshake.encode):
-        if hasattr(shared, "alignment_key"):
-            secrets[f"alignment key {len(secrets)}"] = shared.alignment_key
-            secrets[f"context key {len(secrets)}"] = shared.context_key
-            secrets[f"sum key {len(secrets)}"] = shared.sum_key
-        elif getattr(shared, "context", b""):
-            secrets[f"bfv context {len(secrets)}"] = shared.context[-200:]
-        return encode(shared)
-
-    monkeypatch.setattr(pairkeys.PairKey, "__init__", record_pair_key)
-    monkeypatch.setattr(handshake, "encode", record_secrets)
-    caplog.set_level(logging.DEBUG)
-    session, outcome, closed = whole_run(
-        hospitals,
-        lambda engine: TranscribingEngine(engine, tmp_path / "transcript.jsonl"),
-        protection,
-    )
-    assert any(name.startswith("alignment") for name in secrets)
-    assert any(name.startswith("pair") for name in secrets)
-    for name, folder in hospitals.folders.items():
-        secrets[f"identity of {name}"] = private_bytes(folder.identity_path)
-        write_file(folder.path / "x.request", request_of(folder.identity(), name=name))
-        write_file(tmp_path / f"{name}.approval", approval_of(hospitals, name))
-    secrets["coordinator"] = hospitals.coordinator._key.private_bytes_raw()
-    shown = [repr((session, outcome, closed, hospitals)), caplog.text]
-    texts = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for name, secret in secrets.items():
-        for form in forms(secret):
-            holders = {path.name for path, content in texts.items() if form in content}
-            allowed = {"identity.pem"} if name.startswith("identity") else set()
-            assert holders <= allowed, name
-            assert not any(form in text.encode() for text in shown), name
-    for path in tmp_path.rglob("*.pem"):
-        assert path.stat().st_mode & 0o077 == 0
-
-
-def private_bytes(path):
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    return key.private_bytes_raw()
-
-
-def forms(secret):
-    coded = base64.b64encode(secret)
-    return {secret, secret.hex().encode(), secret.hex().upper().encode(), coded.rstrip(b"=")}
-
-
 # ledgers against transcripts
 
 
@@ -811,6 +672,9 @@ def test_a_ledger_agrees_with_what_the_coordinator_received(hospitals, tmp_path)
     checked = check_ledger(lines, transcript, expected=head)
     assert checked.matched == len(lines) > 4
     assert checked.unreceived == ()
+    lost = next(r for r in transcript if r.site == "hospital-1" and r.topic == "share")
+    checked = check_ledger(lines, [r for r in transcript if r != lost], expected=head)
+    assert len(checked.unreceived) == 1
 
 
 def test_an_answer_that_the_ledger_hides_is_found(hospitals, tmp_path):
@@ -822,12 +686,7 @@ def test_an_answer_that_the_ledger_hides_is_found(hospitals, tmp_path):
         check_ledger(lines[:-1], transcript, expected=head)
     with pytest.raises(LedgerError, match="shorter"):
         check_ledger(lines[:-2], transcript, expected=head)
-
-
-def test_a_ledger_rewritten_after_the_run_is_found(hospitals, tmp_path):
-    from cipherdag.sites.record.ledger import Ledger
-
-    lines, transcript, head = audited(hospitals, tmp_path)
+    # nor is one rewritten after the run
     identity = hospitals.folders["hospital-1"].identity()
     forged = Ledger("hospital-1", identity)
     for _ in lines:
@@ -837,76 +696,6 @@ def test_a_ledger_rewritten_after_the_run_is_found(hospitals, tmp_path):
         )  # fmt: skip
     with pytest.raises(LedgerError, match="not the one"):
         check_ledger(forged.lines, transcript, expected=head)
-
-
-def test_an_answer_that_never_arrived_is_said(hospitals, tmp_path):
-    lines, transcript, head = audited(hospitals, tmp_path)
-    lost = next(r for r in transcript if r.site == "hospital-1" and r.topic == "share")
-    checked = check_ledger(lines, [r for r in transcript if r != lost], expected=head)
-    assert len(checked.unreceived) == 1
-
-
-# results with names
-
-
-def test_every_site_comes_to_the_result_by_its_own_names_and_from_its_own_record(hospitals):
-    session, outcome, _ = whole_run(hospitals)
-    read = {name: site_result(folder) for name, folder in hospitals.folders.items()}
-    names = read["hospital-0"].finding.graph.nodes
-    expected = FedPC(evidence="vote").conclude(outcome, Facts(len(names), 3, names=names)).graph
-    assert expected.edges
-    for name, result in read.items():
-        assert result.finding.graph == expected
-        assert result.sites == hospital_folders.NAMES
-        assert result.bytes_sent_per_site == {name: session.bytes_sent_per_site[name]}
-
-
-def record_of(hospitals, name="hospital-1"):
-    (folder,) = (path.parent for path in hospitals.folders[name].runs.glob("*/plan.json"))
-    return folder
-
-
-def test_a_record_that_is_not_that_of_a_whole_run_gives_no_result(hospitals):
-    """Cut short, with sums that the plan does not ask for, of no plan, or of another program."""
-    own = hospitals.folders["hospital-1"]
-    with pytest.raises(OutputError, match="no run has taken place"):
-        site_result(own)
-    whole_run(hospitals)
-    record = record_of(hospitals)
-    session, sums, plan = record.name, record / "sums.jsonl", record / "plan.json"
-    assert site_result(own, session[:8]) is not None
-    with pytest.raises(OutputError, match="0 runs of this site start with"):
-        site_result(own, "ffffffff")
-    for wrong in ("zz", "*", str(record), f"../runs/{session}"):
-        with pytest.raises(ParameterError, match="hexadecimal"):
-            site_result(own, wrong)
-    lines, text = sums.read_bytes().splitlines(keepends=True), plan.read_text("utf-8")
-    for changed in (lines[:-1], [*lines, lines[-1]], lines[::-1], []):
-        sums.write_bytes(b"".join(changed))
-        with pytest.raises(OutputError, match="was changed since the run"):
-            site_result(own)
-    sums.write_bytes(b"".join(lines) + b"{")
-    with pytest.raises(OutputError, match="holds no run that can be read"):
-        site_result(own)
-    sums.write_bytes(b"".join(lines))
-    plan.write_text("{}", "utf-8")
-    with pytest.raises(OutputError, match="holds no run that can be read"):
-        site_result(own)
-    other = msgspec.structs.replace(Plan.loads(text), program="ab" * 32)
-    plan.write_text(other.dumps(), "utf-8")
-    with pytest.raises(ProgramMismatchError):
-        site_result(own)
-
-
-def test_a_run_that_was_not_ended_gives_no_result(hospitals):
-    hospitals.installed = True
-    session = hospitals.session(hospitals.handlers())
-    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
-    for own in hospitals.folders.values():
-        with pytest.raises(OutputError, match="did not come to its end"):
-            site_result(own)
-    session.finish()
-    assert site_result(hospitals.folders["hospital-2"]) is not None
 
 
 # the whole way with certificates
@@ -951,24 +740,6 @@ def enrolled(folders, tmp_path):
         {name: SiteFolder(folder / name) for name in approvals},
         {name: folder / path for name, path in approvals.items()},
     )
-
-
-def test_private_keys_stay_where_they_were_made(enrolled):
-    coordinator, sites, approvals = enrolled
-    sent = [path.read_bytes() for path in approvals.values()]
-    sent += [next(site.path.glob("*.request")).read_bytes() for site in sites.values()]
-    for site in sites.values():
-        assert len(site.private_keys) >= 2
-        for key in site.private_keys:
-            assert key.stat().st_mode & 0o077 == 0
-            secret = key.read_bytes()
-            body = b"".join(secret.splitlines()[1:-1])
-            others = [p for p in coordinator.path.rglob("*") if p.is_file()]
-            assert not any(secret in path.read_bytes() for path in others)
-            assert not any(secret in file or body in file for file in sent)
-    for path in coordinator.path.rglob("*"):
-        if path.suffix in (".key", ".pem") and b"PRIVATE" in path.read_bytes():
-            assert path.stat().st_mode & 0o077 == 0
 
 
 def test_every_private_key_lies_in_a_closed_key_file_of_its_party_and_nowhere_else(enrolled):
@@ -1019,26 +790,17 @@ def test_activation_compares_fingerprint_study_and_address(enrolled, tmp_path):
 def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
     from cipherdag.deployment.enrolment import activate, request_enrolment
 
-    coordinator, sites, approvals = enrolled
+    coordinator, sites, _ = enrolled
     north = sites["north"]
-    old = read_file(approvals["north"], Approval)
     key, chain = north.tls_key.read_bytes(), north.tls_chain.read_bytes()
     later = SiteFolder.create(north.path.parent / "later", SiteSettings(name="later"))
     renewed = coordinator.approve([request_enrolment(later)[0]])
     done = activate(north, renewed["north"], code=coordinator.fingerprint)
     assert (done.added, done.removed) == (("later",), ())
     assert (north.tls_key.read_bytes(), north.tls_chain.read_bytes()) == (key, chain)
-    stale = north.path / "stale.approval"
-    write_file(stale, old)
-    with pytest.raises(ReplayError, match="version"):
-        activate(north, stale, code=coordinator.fingerprint)
     renewed = coordinator.revoke("later")
     assert "later" not in renewed
     assert activate(north, renewed["north"], code=coordinator.fingerprint).removed == ("later",)
-    with pytest.raises(PolicyRefusedError, match="revoked"):
-        coordinator.approve([later.path / "later.request"])
-    with pytest.raises(ParameterError):
-        coordinator.revoke("later")
     assert "later" not in coordinator.study().pinned, "the server admits whom the study pins"
 
 
@@ -1071,9 +833,7 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
     assert days() == 200
 
 
-def test_all_certificates_are_renewed_without_a_code_and_none_else_is_activated_so(
-    enrolled, tmp_path, capsys, monkeypatch
-):
+def test_certificates_alone_are_renewed_without_a_code(enrolled, tmp_path, capsys, monkeypatch):
 
     coordinator, sites, _ = enrolled
     at = coordinator.path / "server"
@@ -1102,7 +862,7 @@ def test_all_certificates_are_renewed_without_a_code_and_none_else_is_activated_
 
 
 def test_a_certificate_that_soon_expires_is_said_once_a_day(enrolled):
-    from cipherdag.deployment.site_process import expiring
+    from cipherdag.deployment.processes import expiring
 
     _, sites, _ = enrolled
     now = datetime.now(UTC)
@@ -1135,18 +895,6 @@ def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
     write_file(tmp_path / "north.approval", forged)
     with pytest.raises(SignatureError, match="two different studies"):
         activate(north, tmp_path / "north.approval", code=coordinator.fingerprint)
-
-
-def test_a_known_name_with_another_key_is_refused(enrolled, tmp_path):
-    from cipherdag.deployment.enrolment import request_enrolment
-
-    coordinator, _, _ = enrolled
-    thief = SiteFolder.create(tmp_path / "thief", SiteSettings(name="north"))
-    path, _ = request_enrolment(thief)
-    before = coordinator.study()
-    with pytest.raises(CohortError, match="another key"):
-        coordinator.approve([path])
-    assert coordinator.study() == before
 
 
 def test_a_request_for_another_study_or_with_foreign_certificate_is_refused(enrolled, tmp_path):

@@ -1,7 +1,5 @@
 """What a site says of a plan before it joins: cohort, policy, and whether its data fit."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

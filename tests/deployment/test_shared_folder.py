@@ -1,13 +1,11 @@
 """Onboarding for a study over files: keys, folders, checks and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
-from cipherdag.deployment import site_process
+from cipherdag.deployment import processes
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.coordinator_server import serve
 from cipherdag.deployment.enrolment import activate, request_enrolment
+from cipherdag.deployment.processes import serve, start
 from cipherdag.deployment.shared_folder import (
     _coordinator_key,
     files_engine,
@@ -15,7 +13,6 @@ from cipherdag.deployment.shared_folder import (
     install_answer,
     site_key,
 )
-from cipherdag.deployment.site_process import start
 from cipherdag.errors import (
     MalformedMessageError,
     ParameterError,
@@ -226,9 +223,9 @@ def test_a_site_forgets_the_keys_of_an_idle_run(enrolled, monkeypatch, idle_s):
             self._log.begin([])
             held.append(self)
 
-    monkeypatch.setattr(site_process, "KeptSite", Held)
-    monkeypatch.setattr(site_process, "IDLE_S", idle_s)
-    monkeypatch.setattr(site_process, "FilesSite", Standing)
+    monkeypatch.setattr(processes, "KeptSite", Held)
+    monkeypatch.setattr(processes, "IDLE_S", idle_s)
+    monkeypatch.setattr(processes, "FilesSite", Standing)
     looks = iter([False, True])
     start(folder, stopped=lambda _: next(looks))
     assert (held[0]._open is None) == (idle_s == 0.0)

@@ -1,7 +1,5 @@
 """What is said of sites' data before a run in one process, and what is left out of it."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,6 @@
 """What sites of one process read for each other: nothing that any of them would have refused."""
 
-from __future__ import annotations
-
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     SignatureError,
 )
-from cipherdag.federation.shared_reading import SharedReading
+from cipherdag.federation.in_process import SharedReading
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -25,7 +24,7 @@ from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.wire import pack
 from cipherdag.protocol.messages import COORDINATOR, Finish, content_digest, seal_envelope
 from cipherdag.protocol.plan import SESSION_BYTES
-from cipherdag.protocol.set_up_messages import beacon_of, commitment, new_chance
+from cipherdag.protocol.set_up_messages import beacon_of, commitment
 from cipherdag.questions.pooled_data import Columns
 
 ANSWERS = [np.array([1.0, 0.0, 2.0]), np.array([0.0, 3.0, 1.0]), np.array([1.0, 1.0, 1.0])]
@@ -109,14 +108,14 @@ def test_a_message_is_opened_once_for_all_and_an_altered_one_for_itself():
 
 def test_numbers_are_held_against_their_commitments_unless_they_are_those_held_before():
     plan = Ward().session._plan
-    chances = [new_chance() for _ in plan.cohort]
+    chances = [os.urandom(32) for _ in plan.cohort]
     committed = [commitment(plan, site, own) for site, own in enumerate(chances)]
     reading = SharedReading(bytes(32)).reading
     for _ in range(2):
         assert reading.beacon(plan, list(committed), list(chances)) == beacon_of(
             plan, committed, chances
         )
-        for others in ([*chances[:-1], new_chance()], chances[::-1]):
+        for others in ([*chances[:-1], os.urandom(32)], chances[::-1]):
             with pytest.raises(KeyAgreementError, match="committed"):
                 reading.beacon(plan, committed, others)
         with pytest.raises(KeyAgreementError, match="committed"):

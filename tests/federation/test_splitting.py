@@ -1,7 +1,5 @@
 """Uneven splits: a partition, a least size for every site, and the same split for the same seed."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pandas as pd
@@ -9,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import Federation, FedPC
+from cipherdag import Federation, FedFCI, FedPC
 from cipherdag.errors import ParameterError
 from cipherdag.federation.splitting import split_rows
 from cipherdag.graphs.knowledge import Knowledge
@@ -67,15 +65,15 @@ def test_a_number_of_sites_is_whole(n_sites):
 
 def test_parameters_may_be_scalars_of_numpy():
     chosen = FedPC(
-        alpha=np.float64(0.05), max_cond_size=np.int64(1), site_effect=np.bool_(False),
-        vote_share=np.float32(0.5), test=np.str_("g2"),
+        alpha=np.float32(0.5), max_cond_size=np.int64(1), test=np.str_("g2"), evidence="fisher",
         knowledge=Knowledge(tiers=[list(np.array(["a"]))]),
     )  # fmt: skip
     own = FedPC(
-        alpha=0.05, max_cond_size=1, site_effect=False, vote_share=0.5, test="g2",
+        alpha=0.5, max_cond_size=1, test="g2", evidence="fisher",
         knowledge=Knowledge(tiers=(("a",),)),
     )  # fmt: skip
     assert msgspec.json.encode(chosen) == msgspec.json.encode(own)
+    assert FedFCI(selection=np.bool_(False)) == FedFCI()
     with pytest.raises(ParameterError, match="max_cond_size must be of type int"):
         FedPC(max_cond_size=np.float64(1))
 

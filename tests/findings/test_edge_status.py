@@ -1,7 +1,5 @@
 """Every edge says what it stands on, in all places alike; tests that were not done say nothing."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -13,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import Federation, FedFCI, FedPC, Knowledge, LearntGraph, Run
+from cipherdag import Federation, FedFCI, FedPC, Knowledge
 from cipherdag.algorithms.constraint_based.edge_tests import skipped_fact
 from cipherdag.algorithms.constraint_based.pair_tests import (
     TOO_FEW_ROWS,
@@ -97,7 +95,7 @@ def test_tests_that_were_not_done_are_not_counted_as_done(name):
 
 
 @pytest.mark.parametrize("replicates", [0, 4])
-def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates, tmp_path):
+def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates):
     result = clinics(bootstrap=replicates, reveal="sums")
     own = result.finding.evidence.of("LungCancer", "XRay")
     assert own.status == "undone"
@@ -115,10 +113,6 @@ def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates,
     tested = result.finding.evidence.of("Bronchitis", "Dyspnoea")
     assert tested.status == "tested"
     assert tested.p_value is not None
-    again = Run.load(result.save(tmp_path / "out"), LearntGraph)
-    assert again.finding.evidence == result.finding.evidence
-    assert again.table("edges").equals(result.table("edges"))
-    assert again.report.warnings == result.report.warnings
 
 
 def test_no_arrow_of_the_first_tutorial_is_wrong_and_it_goes_on_to_an_effect():

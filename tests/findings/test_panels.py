@@ -1,7 +1,5 @@
 """Panels: what the algorithms' details make, the numbers they show, and what they refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +11,11 @@ from report_run import TRUTH, altered, asia_run, page_of
 from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcd.report import belief_evidence
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.forest import Estimate, Forest
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import TablePanel
+from cipherdag.findings.axes import Curves, Estimate, Forest, Series
+from cipherdag.findings.panels import HeatMap, TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 
@@ -54,7 +51,7 @@ def test_a_regret_curve_is_shown(result):
         grid=2**-10,
         candidates=321,
     )
-    algorithm = RFcd(objective="nodewise", beam=3)
+    algorithm = RFcd(objective="nodewise", searching=Searching(beam=3))
     found = algorithm.conclude(outcome, Facts(8, 3, names=result.finding.dag.nodes))
     page = page_of(as_run_by(result, "rfcd", found.details, objective="nodewise", beam=3))
     assert "RFcd over 3 sites" in page.texts["h1"]

@@ -1,7 +1,5 @@
 """The rules of FCI against the definition: what all equivalent maximal ancestral graphs share."""
 
-from __future__ import annotations
-
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import combinations
@@ -27,9 +25,9 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError
+from cipherdag.graphs.ancestral.classes import mag_of_dag, pag_of_dag
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
-from cipherdag.graphs.ancestral.projection import mag_of_dag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.orientation import colliders_by_sepset
 

@@ -1,7 +1,5 @@
 """Graphs that stand for classes of DAGs: only those can be built; all DAGs are gone through."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from enumeration import any_graph, arcs_of, colliders_of, every_extension, is_cyclic, small_dag

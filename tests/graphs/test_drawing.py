@@ -1,7 +1,5 @@
 """Pictures: everything is on them, nothing overlaps, and the same graph is the same file."""
 
-from __future__ import annotations
-
 import sys
 import xml.etree.ElementTree as ET
 from itertools import combinations

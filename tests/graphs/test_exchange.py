@@ -1,7 +1,5 @@
 """Graphs as other programs hold them, and back: networkx, pgmpy, causal-learn, DoWhy and R."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

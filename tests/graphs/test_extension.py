@@ -1,7 +1,5 @@
 """DAG extensions against enumeration of every direction of every edge."""
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Causal graphs: values, edges by name, and every export read back by another program."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -24,7 +22,7 @@ from cipherdag.graphs.drawing.figure import PICTURES
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.exports import EXPORTS, export_graph
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.sheets import csv_text
+from cipherdag.pages.files import csv_text
 
 ODD_NAMES = (
     'the "quoted" one',
@@ -186,12 +184,6 @@ def test_networkx_and_graphml_keep_everything(graph):
     }
     assert CausalGraph.from_marked(graph.nodes, marked) == graph
     assert from_networkx(nx.parse_graphml(graph.to_graphml())) == graph
-
-
-def test_graphml_opens_as_a_file(tmp_path):
-    path = tmp_path / "graph.graphml"
-    path.write_text(HEALTH.to_graphml(), encoding="utf-8")
-    assert from_networkx(nx.read_graphml(path)) == HEALTH
 
 
 @given(graphs())

@@ -1,7 +1,5 @@
 """Integration of overlapping data against all graphs there are, and against the truth."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations, product
 
@@ -22,8 +20,8 @@ from hypothesis import strategies as st
 from iod_peers import EXAMPLES
 from oracle import OracleTest, random_dag
 
+from cipherdag.graphs.ancestral.classes import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.ancestral.integration import LocalPAG, integrate_pags
-from cipherdag.graphs.ancestral.projection import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
 from cipherdag.graphs.pag import PAG
 

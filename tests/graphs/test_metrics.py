@@ -1,7 +1,5 @@
 """Metrics: every pair counted once, against a count in plain loops."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -11,8 +9,7 @@ from hypothesis import strategies as st
 from oracle import random_dag
 
 from cipherdag.errors import GraphError
-from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import GraphMetrics, compare
 from cipherdag.graphs.pag import PAG

@@ -1,7 +1,5 @@
 """The demonstration network: published structure, published chances, reproducible draws."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

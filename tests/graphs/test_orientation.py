@@ -1,7 +1,5 @@
 """Orientation against enumeration: every DAG of a skeleton is listed and compared."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """PAGs by name: marks, words, exports, drawings, and the distance to a true one."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import product

@@ -1,7 +1,5 @@
 """What follows from declared relations: against sets grown one by one, whatever is declared."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

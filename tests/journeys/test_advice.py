@@ -1,7 +1,5 @@
 """Advice can be followed: what the package's texts name to type or to read does exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """A plan from the coordinator's words to the sites' decisions: it waits, goes on, or is denied."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -123,9 +121,7 @@ def deployment(tmp_path, monkeypatch):
 RUN = ("run", "fedpc", "--purpose", PURPOSE, "--requester", "Dr. Okafor")
 
 
-def test_knowledge_is_said_by_name_at_a_site_and_reaches_the_coordinator_by_number(
-    deployment, tmp_path
-):
+def test_knowledge_of_a_site_reaches_the_coordinator_by_number(deployment, tmp_path):
     schema = Schema.load(deployment.sites["north"].path / "schema.toml")
     first, second = schema.names[:2]
     file, plan = tmp_path / "knowledge.toml", tmp_path / "asked.plan"

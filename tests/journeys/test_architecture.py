@@ -1,7 +1,5 @@
 """The page on the house is true: every file it names, its picture, and what the gate measures."""
 
-from __future__ import annotations
-
 import re
 import sys
 from itertools import groupby, pairwise
@@ -85,7 +83,7 @@ def rooms_down_to_here():
     return tuple(room for room, _ in groupby(reversed(rooms)))
 
 
-def test_from_a_run_into_its_algorithm_the_way_is_short_and_climbs_with_the_message_alone(
+def test_the_way_from_a_run_into_its_algorithm_is_short(
     monkeypatch,
 ):
     ways, honest = set(), FedPC.ask

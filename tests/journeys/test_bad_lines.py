@@ -3,8 +3,6 @@
 Server and sites run in threads with short times: a silence lasts 3 seconds there and not 60.
 """
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """Sites whose only way out is a forward proxy, over NVIDIA FLARE."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """FedCMFS by verdicts where a site dies in any step of any round: it goes on, or says why not."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

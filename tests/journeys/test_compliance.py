@@ -1,7 +1,5 @@
 """The pages for the data-protection officer: every test that they name exists, no item is lost."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

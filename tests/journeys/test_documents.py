@@ -1,7 +1,5 @@
 """Every page says what is true: its code runs, its links lead somewhere, its files parse."""
 
-from __future__ import annotations
-
 import re
 import sys
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Files of every version are read by this one, as ``docs/reference/compatibility.md`` promises."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib.metadata import version

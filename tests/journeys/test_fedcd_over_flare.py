@@ -1,7 +1,5 @@
 """Fed-CD with DCDI between hospitals that are processes of their own: a simulation's beliefs."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FedCMFS over sites that are folders and a coordinator that knows no name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -74,9 +72,7 @@ def kinds(hospitals, name):
 
 
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
-def test_a_connected_run_is_the_run_in_one_process_without_the_names(
-    hospitals, tmp_path, protection
-):
+def test_a_connected_run_is_that_of_one_process(hospitals, tmp_path, protection):
     schema = mark(hospitals, LABELS)
     expected = in_process(hospitals, schema)
     engine = LocalEngine(hospitals.handlers())

@@ -1,7 +1,5 @@
 """FedCMFS from files and DataFrames to a result by name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Hospitals hand in files as their systems write them, and nobody describes one first."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shutil
@@ -67,9 +65,7 @@ def test_a_run_without_a_schema_reads_them_and_says_so(caplog, tmp_path):
     assert 'south.xlsx is read with sheet = "Daten"' in caplog.text
 
 
-def test_a_draft_leaves_out_the_column_that_one_file_has_more_and_says_how_to_use_it(
-    call, tmp_path
-):
+def test_a_column_that_not_all_files_have_is_left_out(call, tmp_path):
     files = [tmp_path / f"{name}.csv" for name in "abcdef"]
     for k, file in enumerate(files):
         frame = patients(150, k)

@@ -1,7 +1,5 @@
 """Three hospitals that write their data in three ways agree on a schema and learn one graph."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 

@@ -1,7 +1,5 @@
 """Tables in memory: frames of several libraries, and one frame divided by a column."""
 
-from __future__ import annotations
-
 import duckdb
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """A disk that is full, at a site and at the coordinator: a named error, and no line cut short."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -80,9 +78,7 @@ def one_run(made, folder, size):
 
 
 @pytest.mark.parametrize("size", [0, 300, 700, 1500, 2500, 4000, 6000, 9000, 12_000])
-def test_wherever_the_disk_is_full_the_error_has_a_name_and_every_line_is_whole(
-    tmp_path, size, caplog
-):
+def test_on_a_full_disk_errors_have_names_and_lines_are_whole(tmp_path, size, caplog):
     with hospitals(tmp_path / "study") as made:
         error = one_run(made, tmp_path / "run", size)
         assert isinstance(error, CipherdagError)
@@ -118,6 +114,7 @@ def test_what_cannot_be_written_is_named_with_its_reason(tmp_path, name):
     with full_at(20), pytest.raises(OutputError, match=r"file.* cannot be written: \w+"):
         WRITERS[name](path)
     assert path.read_bytes() == b"before\n"
+    assert [own.name for own in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_write_that_the_disk_refuses_only_at_the_end_leaves_nothing(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """An algorithm in one folder and one line: every command, report, law and real site knows it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

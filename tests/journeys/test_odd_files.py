@@ -1,7 +1,5 @@
 """The folder of odd files: every one reads rightly, or says where, what and what to do."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

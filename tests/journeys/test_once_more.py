@@ -1,7 +1,5 @@
 """One thing is changed and the run is made again; a folder or a pattern names its sites."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 
@@ -61,9 +59,7 @@ def test_the_options_that_may_change_are_listed_with_the_values_of_the_run(call,
     assert "[default: 4;" not in text, "of other runs these are not the values"
 
 
-def test_a_simulation_is_repeated_over_more_sites_and_with_another_algorithm_s_option(
-    call, folder, tmp_path
-):
+def test_a_simulation_is_repeated_over_more_sites(call, folder, tmp_path):
     first, other = tmp_path / "first", tmp_path / "other"
     call("simulate", "fedpc", folder / "north.csv", "--sites", 3, "--out", first)
     code, text, error = call("repeat", first, "--sites", 4, "--seed", 5, "--out", other)
@@ -83,11 +79,11 @@ def test_what_a_run_switched_on_can_be_switched_off(call, folder, tmp_path):
     for file in folder.glob("*.csv"):
         common = pd.read_csv(file)[["Smoking", "Bronchitis", "Dyspnoea"]]
         common.to_csv(file, index=False)
-    call("run", "fedpc", folder, "--evidence", "glm", "--interactions", "--out", first)
-    assert report(first)["parameters"]["interactions"] is True
-    _, text, _ = call("repeat", first, "--no-interactions", "--out", other)
-    assert text.startswith("interactions: False, was True\n")
-    assert report(other)["parameters"]["interactions"] is False
+    call("run", "fedfci", folder, "--selection", "--out", first)
+    assert report(first)["parameters"]["selection"] is True
+    _, text, _ = call("repeat", first, "--no-selection", "--out", other)
+    assert text.startswith("selection: False, was True\n")
+    assert report(other)["parameters"]["selection"] is False
 
 
 def test_knowledge_is_added_to_that_of_the_run(call, folder, tmp_path):
@@ -99,7 +95,7 @@ def test_knowledge_is_added_to_that_of_the_run(call, folder, tmp_path):
 
 def test_a_run_as_published_stays_that_of_the_paper(call, folder, tmp_path):
     call("run", "fedpc", folder, "--as-published", "--out", tmp_path / "paper")
-    code, _, error = call("repeat", tmp_path / "paper", "--sepset", "search")
+    code, _, error = call("repeat", tmp_path / "paper", "--alpha", "0.05")
     assert code == 2
     assert "contradicts FedPC as published in its paper" in error
 

@@ -1,7 +1,5 @@
 """Hospitals that are processes of their own and exchange files: one result, whoever is killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -82,7 +80,7 @@ def requests(hospitals, name):
 
 
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
-def test_hospitals_over_files_come_to_the_graph_of_one_process(
+def test_over_files_the_graph_is_that_of_one_process(
     started, study, expected, protection, tmp_path
 ):
     hospitals = started.hospitals

@@ -1,7 +1,5 @@
 """What a published package says of itself: how to cite it, and that every version is pinned."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Reports are as plain as the pages: short sentences on average, none long, no private word."""
 
-from __future__ import annotations
-
 import importlib.util
 from html.parser import HTMLParser
 
@@ -19,7 +17,7 @@ LINES = (
     "numbers RFcd",
     "interventions FedCD method=enco",
     "numbers FedBOSS",
-    "categories FedBOSS scores=sites score=qnml discount=0",
+    "categories FedBOSS reveal=sums",
     "mixed FedBOSS",
     "mixed Describe",
     "mixed Effect treatment=smoker outcome=weight adjust=age,stage",

@@ -1,7 +1,5 @@
 """A plan over hospitals that are processes of their own, from its file to each one's report."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -86,9 +84,7 @@ def learnt(hospitals, tmp_path_factory):
     return out
 
 
-def test_a_saved_plan_is_approved_by_all_and_every_site_has_its_own_report(
-    hospitals, study, learnt
-):
+def test_all_approve_a_saved_plan_and_have_their_own_reports(hospitals, study, learnt):
     expected = study.in_process(hospitals.work)
     assert sorted_edges(expected)
     hospitals.check_own_results(expected)

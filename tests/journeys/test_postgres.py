@@ -1,8 +1,6 @@
 """A site that reads from a real PostgreSQL: the same graph as from CSV, and every refusal."""
 
 # ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
-from __future__ import annotations
-
 import io
 import logging
 import traceback
@@ -279,7 +277,7 @@ def test_a_server_that_takes_no_more_connections_is_named(server, tmp_path):
     ("user", "password"),
     [(READER, "guess-774411"), ("nobody", "guess-774411"), (READER, "")],
 )
-def test_a_wrong_user_or_password_is_named_and_never_shown(
+def test_a_wrong_login_is_named_and_never_shown(
     server, tmp_path, user, password, capsys, monkeypatch, caplog
 ):
     caplog.set_level(logging.DEBUG)
@@ -293,9 +291,7 @@ def test_a_wrong_user_or_password_is_named_and_never_shown(
     assert "guess-774411" not in said + caplog.text
 
 
-def test_no_file_log_ledger_or_output_of_a_site_holds_the_password(
-    server, tmp_path, capsys, monkeypatch, caplog
-):
+def test_nothing_of_a_site_holds_the_password(server, tmp_path, capsys, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     hospitals = hospital_folders.hospitals(tmp_path)
     for number, folder in enumerate(hospitals.folders.values()):

@@ -1,7 +1,5 @@
 """What a new part costs is what the page on the house says: each is added to a copy, and used."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

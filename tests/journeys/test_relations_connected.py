@@ -1,7 +1,5 @@
 """Columns that follow from others, over sites that are folders and a coordinator without names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

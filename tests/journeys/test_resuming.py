@@ -1,7 +1,5 @@
 """Runs that go on after a crash: of the coordinator always, of a site never with its old keys."""
 
-from __future__ import annotations
-
 import contextlib
 import stat
 import threading
@@ -232,7 +230,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.close()
 
 
-def test_a_restarted_site_answers_no_message_of_its_old_session_and_does_not_open_it_again(
+def test_a_restarted_site_neither_answers_nor_reopens_its_session(
     hospitals,
 ):
     """Resuming at the site would need its masks on disk, or would use them twice."""
@@ -433,12 +431,12 @@ def test_a_run_that_has_ended_is_not_resumed(tmp_path):
         ConnectedFederation(CoordinatorFolder(tmp_path)).resume(tmp_path)
 
 
-@pytest.mark.parametrize("command", [["run"], ["coordinator", "run"]])
+@pytest.mark.parametrize("command", [["run"], ["coordinator", "run"], ["simulate"]])
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ([], "name what to run"),
-        (["--resume", "x", "fedpc", "file.csv"], "name none"),
+        (["--resume", ".", "fedpc", "file.csv"], "name none"),
         (["--json", "fedpc", "file.csv"], "stand after its name"),
     ],
 )

@@ -1,7 +1,5 @@
 """Scripts: every command prints JSON that its published schema describes; failures, too."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -10,9 +8,9 @@ import click
 import jsonschema
 import pytest
 from documents import ROOT
+from json_schema import FOR_PEOPLE, LIVE_ON, schema
 
 from cipherdag.cli.main import cli
-from cipherdag.cli.programs.json_schema import FOR_PEOPLE, LIVE_ON, schema
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 

@@ -1,7 +1,5 @@
 """A run in this process that is stopped keeps its rounds, goes on, and overwrites nothing."""
 
-from __future__ import annotations
-
 import json
 import signal
 import stat
@@ -30,6 +28,7 @@ from cipherdag.federation.simulated import Federation
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
+from cipherdag.questions.local_beliefs import Training
 from cipherdag.results.folder import UNFINISHED, new_result_folder, verify_folder
 from cipherdag.results.run import Run
 
@@ -69,7 +68,7 @@ def sums(run):
 
 
 KNOWN = Knowledge(required=(("Smoking", "LungCancer"),), tiers=(("VisitToAsia",), ("XRay",)))
-TRAINING = {"rounds": 3, "epochs": 1, "fit_steps": 20, "graph_steps": 5}
+TRAINING = {"rounds": 3, "training": Training(epochs=1, fit_steps=20, graph_steps=5)}
 RUNS = {
     "strata": (hospitals, FedPC()),
     "votes": (hospitals, FedPC(evidence="vote")),
@@ -103,14 +102,6 @@ def test_a_run_stopped_after_any_round_comes_to_the_same_result(name, tmp_path):
             assert own["session"].nunique() == 2
             assert result.bytes_sent_per_site[site] == own["bytes"].sum()
             assert heads[site].records == len(own)
-
-
-def test_a_run_may_be_stopped_after_every_round(tmp_path):
-    federation, whole = hospitals(), hospitals().run(FedPC())
-    for after in range(1, len(whole.rounds) + 1):
-        with pytest.raises(KeyboardInterrupt):
-            federation.run(FedPC(), keep=tmp_path, progress=stopping(after))
-    assert sums(federation.run(FedPC(), keep=tmp_path)) == sums(whole)
 
 
 def test_nobody_else_can_read_what_is_kept(tmp_path):
@@ -229,9 +220,7 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(command, call, table, tmp_path
     assert call(*command, "--resume", out)[0] != 0  # it has ended
 
 
-def test_without_a_folder_rounds_are_kept_in_one_of_their_own(
-    call, table, tmp_path, stop_at, monkeypatch
-):
+def test_rounds_have_a_folder_of_their_own(call, table, tmp_path, stop_at, monkeypatch):
     own = tmp_path / "temporary"
     own.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(own))
@@ -317,13 +306,6 @@ def test_a_folder_without_a_result_is_taken_as_it_is(tmp_path):
     with pytest.raises(ResultExistsError):
         new_result_folder(tmp_path, force=False)
     new_result_folder(tmp_path, force=True)
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--resume", ".", "fedpc", "x.csv"), ("--json", "fedpc", "x.csv"), ()]
-)
-def test_what_does_not_go_together_is_a_usage_error(call, arguments):
-    assert call("simulate", *arguments)[0] == 2
 
 
 def test_a_folder_that_keeps_no_run_is_named(call, tmp_path):

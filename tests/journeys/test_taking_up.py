@@ -1,7 +1,5 @@
 """A run that outlasts the process of a site: after a restart it holds the same keys again."""
 
-from __future__ import annotations
-
 import json
 
 import hospital_folders
@@ -76,9 +74,7 @@ def test_every_site_may_be_killed_at_every_message(hospitals, algorithm, protect
 
 
 @pytest.mark.parametrize(("algorithm", "protection"), KINDS)
-def test_a_site_killed_before_it_wrote_its_answer_down_answers_anew(
-    hospitals, algorithm, protection, monkeypatch
-):
+def test_a_site_killed_before_it_wrote_answers_anew(hospitals, algorithm, protection, monkeypatch):
     """Nothing left: what was drawn for that answer is drawn afresh."""
     expected, _ = learn(
         hospitals.session(hospitals.handlers(), **about(algorithm, protection)), algorithm

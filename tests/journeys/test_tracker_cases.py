@@ -3,8 +3,6 @@
 Every test names the report whose kind of fault it is about; the data are drawn here.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import warnings

@@ -3,8 +3,6 @@
 In the spirit of reports to other projects; the data are drawn here.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 import subprocess
@@ -177,7 +175,7 @@ def test_a_body_mass_index_is_known_for_what_it_is(rounded):
     assert frozenset(("weight", "knee")) in pairs(learnt(rows, FedPC()))
 
 
-@pytest.mark.parametrize("own", [FedBOSS(), FedBOSS(scores="sites")])
+@pytest.mark.parametrize("own", [FedBOSS(), FedBOSS(within_sites=False)])
 def test_scores_say_it_first_and_give_no_direction_to_copies(own):
     rng = np.random.default_rng(0)
     x, e, z = rng.normal(size=(3, 1500))

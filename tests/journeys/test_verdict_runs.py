@@ -1,7 +1,5 @@
 """Runs that open verdicts only: the graphs of opened sums, after crashes and departures too."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 from pathlib import Path
@@ -24,6 +22,7 @@ from hypothesis import strategies as st
 
 from cipherdag import Federation, FedFCI, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import (
     ParameterError,
     PolicyRefusedError,
@@ -69,7 +68,7 @@ def same(opened, closed, *fields):
 @pytest.mark.parametrize("sites", [3, 5])
 def test_votes_give_the_graph_of_opened_votes(reference, share, sites):
     federation = Federation.split(sample(), sites, seed=2)
-    own = {"evidence": "vote", "reference": reference, "vote_share": share}
+    own = {"evidence": "vote", "voting": Voting(reference=reference, vote_share=share)}
     opened, closed = (learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "bits"))
     same(opened, closed, "layers", "ambiguous")
     assert opened.support == closed.support
@@ -94,7 +93,8 @@ def test_tests_by_verdicts_give_the_graph_of_the_same_tests_with_sums(evidence, 
     # without the rare columns: every site's test has degrees of freedom
     rows = sample(4000).drop(columns=["VisitToAsia", "Tuberculosis", "TubOrCancer"])
     federation = Federation.split(rows, 5, seed=4)
-    own = {"evidence": evidence, "colliders": colliders, "sepset": "search", "alpha": 0.02}
+    own = {"evidence": evidence, "colliders": colliders, "alpha": 0.02}
+    own |= {"voting": Voting(sepset="search")}
     # nor with large sets: a test that too few sites have any for is not done where sums are opened
     own |= {"max_cond_size": 1}
     opened, closed = (learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "bits"))
@@ -191,8 +191,8 @@ def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message(
     [
         *(({"evidence": own}, "of .* sums are opened") for own in
           ("pooled", "glm")),
-        ({"sepset": "mean"}, "needs sepset max"),
-        ({"sepset": "vote"}, "needs sepset max"),
+        ({"evidence": "vote", "voting": Voting(sepset="mean")}, "needs sepset max"),
+        ({"evidence": "vote", "voting": Voting(sepset="vote")}, "needs sepset max"),
     ],
 )  # fmt: skip
 def test_what_verdicts_are_not_enough_for_is_refused_by_name(choice, said):

@@ -1,7 +1,5 @@
 """Verdicts, and a PAG, between hospitals that are processes of their own: those of a simulation."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Windows, as far as it can be had here: without POSIX's modules, locks and sockets of files."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Every command that takes a folder says so when it is the wrong one."""
 
-from __future__ import annotations
-
 import pytest
 from documents import call, call_alone
 

@@ -12,8 +12,7 @@ from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI
 from cipherdag.privacy.fixedpoint import decode, encode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import head_words
-from cipherdag.privacy.packing import Packing, pack, unpack
-from cipherdag.privacy.residues import WORD_MODULI, from_integers
+from cipherdag.privacy.residues import WORD_MODULI, Packing, from_integers, pack, unpack
 
 MODULI = [WORD_MODULI, PLAINTEXT_MODULI]
 

@@ -1,7 +1,5 @@
 """Codes of words: what they commit to, how they may be typed, and how a wrong one is told."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Comparison functions with payloads: the definition on small domains, secrecy of a key, laws."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

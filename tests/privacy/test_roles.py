@@ -1,7 +1,5 @@
 """Roles of a comparison: fair, the same everywhere, and not to be had by leaving others out."""
 
-from __future__ import annotations
-
 import hashlib
 from itertools import permutations
 

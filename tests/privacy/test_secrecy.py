@@ -1,14 +1,12 @@
 """What a process does so that its memory reaches no disk."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
 import pytest
 from commands import call
 
-from cipherdag.deployment import site_process
+from cipherdag.deployment import processes
 from cipherdag.errors import CipherdagError
 from cipherdag.privacy import secrecy
 from cipherdag.sites.study.site_folder import SiteFolder
@@ -34,7 +32,7 @@ def test_a_site_s_process_and_a_coordinator_s_ask_for_it(tmp_path, monkeypatch, 
     limits = []
     monkeypatch.setattr(resource, "setrlimit", lambda *given: limits.append(given))
     with pytest.raises(CipherdagError):
-        site_process.start(SiteFolder(tmp_path), stopped=lambda _: True)
+        processes.start(SiteFolder(tmp_path), stopped=lambda _: True)
     assert limits == [(resource.RLIMIT_CORE, (0, 0))]
     call(capsys, monkeypatch, "coordinator", "sites", "--dir", tmp_path)
     assert limits == [(resource.RLIMIT_CORE, (0, 0))] * 2

@@ -1,7 +1,5 @@
 """A plan's program as a site has it installed: the same sources, known parameters, or no run."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 import subprocess
@@ -237,8 +235,8 @@ def test_sites_run_an_algorithm_of_another_package_if_their_policy_names_it(inst
 
 
 def test_an_installed_program_asks_what_the_algorithm_asks():
-    own = installed_program(plan(parameters={"alpha": 0.2, "sepset": "vote"}, seed=3), FACTS)
-    assert own.algorithm == FedPC(alpha=0.2, sepset="vote")
+    own = installed_program(plan(parameters={"alpha": 0.2, "evidence": "vote"}, seed=3), FACTS)
+    assert own.algorithm == FedPC(alpha=0.2, evidence="vote")
     assert own.facts is FACTS
     first = own.replay.advance(1, None)
     assert content_digest(first) == content_digest(next(own.algorithm.ask(FACTS)))
@@ -271,7 +269,9 @@ OUT_OF_RANGE = [
     ({"max_cond_size": -7}, "max_cond_size"),
     ({"max_rows": 2**60}, "max_rows"),
     ({"max_rows": True}, "max_rows"),
-    ({"sepset": "best"}, "sepset"),
+    ({"voting": {"sepset": "best"}}, "sepset"),
+    ({"voting": {"sepset": "max", "seats": 3}}, "no parameter 'seats'"),
+    ({"voting": 3}, "voting"),
     ({"test": "magic"}, "test"),
     ({"beta": 1}, "no parameter 'beta'"),
 ]

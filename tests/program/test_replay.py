@@ -1,7 +1,5 @@
 """One run of a program: the same questions for the same sums, shared or not, and in order."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

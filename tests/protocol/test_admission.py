@@ -1,7 +1,5 @@
 """One way into a site: a message is opened once, and refused for the first reason of the list."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 
@@ -83,6 +81,13 @@ def approvals(folder):
 def approve(folder, plan):
     """A person of the site approves a plan."""
     approvals(folder).decide(plan.session.hex(), "approved", folder.identity())
+
+
+def limited(hospitals, **policy):
+    """The hospitals, one of which has another policy."""
+    text = Policy(**({"approve_runs": "automatic", "reveal": "sums"} | policy)).dumps()
+    hospitals.folders[NAME].policy_path.write_text(text)
+    return hospitals
 
 
 def run(hospitals, handlers, engine=None, rounds=1):
@@ -202,9 +207,7 @@ def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn
 
 def test_the_day_comes_after_lost_keys_and_is_held_against_no_stranger(hospitals):
     """What a step costs the day is known once the site derived its question."""
-    policy = hospitals.folders[NAME].policy_path
-    policy.write_text(Policy(approve_runs="automatic", max_rounds_per_day=1, reveal="sums").dumps())
-    handlers = hospitals.handlers()
+    handlers = limited(hospitals, max_rounds_per_day=1).handlers()
     session = run(hospitals, handlers)
     request, own = ask(hospitals, session, 2), session._plan.session
     second = coordinator_s(hospitals, "ask", request, own)
@@ -223,10 +226,7 @@ def test_the_day_comes_after_lost_keys_and_is_held_against_no_stranger(hospitals
 
 
 def test_a_step_that_was_refused_today_is_answered_tomorrow(hospitals):
-    hospitals.folders[NAME].policy_path.write_text(
-        Policy(approve_runs="automatic", max_rounds_per_day=1, reveal="sums").dumps()
-    )
-    handlers = hospitals.handlers()
+    handlers = limited(hospitals, max_rounds_per_day=1).handlers()
     session = run(hospitals, handlers)
     own = session._plan.session
     second = coordinator_s(hospitals, "ask", ask(hospitals, session, 2), own)
@@ -241,10 +241,7 @@ def test_a_step_that_was_refused_today_is_answered_tomorrow(hospitals):
 
 
 def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospitals):
-    hospitals.folders[NAME].policy_path.write_text(
-        Policy(approve_runs="automatic", max_rounds_per_day=1, reveal="sums").dumps()
-    )
-    handlers = hospitals.handlers()
+    handlers = limited(hospitals, max_rounds_per_day=1).handlers()
     engine = RecordingEngine(handlers)
     session = run(hospitals, handlers, engine)
     (asked,) = [m for o, site, m in engine.sent if (o, site) == ("ask", NAME)]
@@ -257,7 +254,7 @@ def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospital
 
 def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hospitals):
     folder = hospitals.folders[NAME]
-    folder.policy_path.write_text(Policy(approve_runs="manual", reveal="sums").dumps())
+    limited(hospitals, approve_runs="manual")
     everyone = hospitals.study.sites
     plan = hospitals.plan()
     hospitals.pin(sites=everyone[:2], revoked=("hospital-2",), version=2, min_sites=2)
@@ -288,18 +285,14 @@ def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hosp
 
 def test_nobody_is_asked_to_approve_what_the_policy_forbids_anyway(hospitals):
     folder = hospitals.folders[NAME]
-    folder.policy_path.write_text(
-        Policy(approve_runs="manual", algorithms=frozenset(), reveal="sums").dumps()
-    )
+    limited(hospitals, approve_runs="manual", algorithms=frozenset())
     message = invited(hospitals)
     reply = hospitals.handler(NAME)("invite", message)
     assert "does not allow 'fedpc'" in text(reply)
     assert approvals(folder).runs() == []
 
 
-def test_a_plan_of_ten_thousand_invented_sites_is_refused_before_anything_is_computed(
-    hospitals, monkeypatch
-):
+def test_ten_thousand_invented_sites_are_refused_uncomputed(hospitals, monkeypatch):
     """Bounds of a graph of keys over so many sites took a minute, before anybody looked at them."""
 
     def computed(*_):
@@ -318,7 +311,7 @@ def test_a_plan_of_ten_thousand_invented_sites_is_refused_before_anything_is_com
 
 def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals, caplog):
     folder = hospitals.folders[NAME]
-    folder.policy_path.write_text(Policy(approve_runs="manual", reveal="sums").dumps())
+    limited(hospitals, approve_runs="manual")
     (folder.runs / "ab").mkdir()
     (folder.runs / "ab" / "asked.json").write_text("row 17 holds Alice")
     message = invited(hospitals)
@@ -390,7 +383,7 @@ def test_a_signature_covers_everything_and_the_body_by_its_digest():
     envelope = read_envelope(invited(None, plan=Ward().session._plan, key=STRANGER))
     parts = (
         b"cipherdag envelope",
-        (9).to_bytes(2, "big"),
+        (10).to_bytes(2, "big"),
         envelope.session,
         b"coordinator",
         b"invite",

@@ -1,7 +1,5 @@
 """Messages as files: what arrives, what is refused by name, and what a crash leaves."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging
@@ -153,9 +151,7 @@ def hostile(draw, genuine, where):
 
 
 @pytest.mark.parametrize("direction", [TO_SITE, TO_COORDINATOR])
-def test_hundreds_of_hostile_files_are_refused_by_name_and_the_run_goes_on(
-    share, direction, caplog
-):
+def test_hostile_files_are_refused_by_name_and_the_run_goes_on(share, direction, caplog):
     caplog.set_level(logging.INFO)
     for link in share.engine._links.values():
         link._receiver._stale_s = 0.3

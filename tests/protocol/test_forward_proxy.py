@@ -1,7 +1,5 @@
 """The way out through a hospital's proxy: which one, what it is asked, what its refusal says."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

@@ -1,7 +1,5 @@
 """A plan: one form for equal plans, one digest over all of it, and one session named after it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Skipped where the extra 'pysyft' is not installed, unless CIPHERDAG_REQUIRE_SYFT is set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -18,7 +16,7 @@ from files_share import SITES
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
-from cipherdag.deployment.site_process import start
+from cipherdag.deployment.processes import start
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.federation.simulated import Federation
 from cipherdag.graphs.networks import asia
@@ -83,9 +81,7 @@ def carriers(peers, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_pysyft_carries_a_whole_run_between_a_coordinator_and_three_sites(
-    peers, tmp_path, monkeypatch
-):
+def test_pysyft_carries_a_run_between_three_sites(peers, tmp_path, monkeypatch):
     monkeypatch.setattr(pysyft_carrier, "PAUSE_S", 0.05)
     share, at_sites, carried = carriers(peers, tmp_path)
     coordinator = CoordinatorFolder.create(

@@ -1,7 +1,5 @@
 """What the coordinator says of a refusal that names an error and no more."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The site's own log: what keeps coming is written once, and counted."""
 
-from __future__ import annotations
-
 import logging
 import random
 import re

@@ -1,7 +1,5 @@
 """Every pair of a session's state and a request: a legal transition, or the documented refusal."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The secure maximum and minimum equal the plain ones, in the promised number of rounds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests that too few sites contribute to are not opened, in whatever step or bundle."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -16,6 +14,7 @@ from msgspec.structs import replace
 from cipherdag import FedCMFS, FedPC, Policy
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
@@ -74,7 +73,7 @@ def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(question, s
     [
         FedPC(evidence="weighted_p"),
         FedPC(evidence="fisher", bootstrap=2),
-        FedPC(sepset="mean"),
+        FedPC(evidence="vote", voting=Voting(sepset="mean")),
     ],
     ids=repr,
 )

@@ -1,13 +1,11 @@
 """Concurrent searches share rounds and get what they would get alone."""
 
-from __future__ import annotations
-
 import numpy as np
 from driving import drive, plain_sum, respondent
 from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.fedpc.algorithm import FedPC, Voting
 from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Bundle
 
@@ -16,8 +14,8 @@ def searches(rng, count):
     dag = random_dag(7, 2.0, rng)
     algorithms = [
         FedPC(evidence="vote", alpha=0.01),
-        FedPC(alpha=0.02, sepset="vote"),
-        FedPC(reference="code"),
+        FedPC(alpha=0.02, evidence="vote", voting=Voting(sepset="vote")),
+        FedPC.as_published("code"),
     ]
     return dag, [algorithms[k % 3] for k in range(count)]
 

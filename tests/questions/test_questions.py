@@ -1,7 +1,5 @@
 """Questions: packing, candidate enumeration, and strict decoding of everything hostile."""
 
-from __future__ import annotations
-
 from functools import reduce
 from itertools import combinations
 from operator import or_

@@ -1,7 +1,5 @@
 """Comparisons of scores: the bits are those of exact sums, and what is malformed is refused."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """What is asked of score sums: layout, refusals, and forms by an independent slow reference."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import msgspec
@@ -32,7 +30,6 @@ from cipherdag.statistics.regression_models import scored_model
 
 CATEGORIES = (2, 3, 0, 4, 0, 5, 2)
 """Variable 5 is in an order, 2 and 4 are numbers."""
-NONE = np.zeros((0, 2), dtype=np.int64)
 
 
 def about(tests, categories=CATEGORIES, ordered=(5,), **more):

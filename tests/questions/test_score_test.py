@@ -1,7 +1,5 @@
 """The score test: bits are p-values against a level, and the level is that of simulated scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Questions of which no sum is opened: their predicates by brute force, and by the tests' sums."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 
@@ -110,9 +108,7 @@ def verdicts_of(combination, alpha, n_sites, *, count=100, max_rows=1 << 12, bot
     st.sampled_from([0.0, 0.4, 0.8]),
     st.integers(0, 2**32),
 )
-def test_tests_say_what_the_p_value_of_their_sums_says(
-    combination, n_sites, alpha, abstaining, seed
-):
+def test_verdicts_are_those_of_the_sums(combination, n_sites, alpha, abstaining, seed):
     rng = np.random.default_rng(seed)
     question = verdicts_of(combination, alpha, n_sites, both=combination == "weighted_p")
     answers = [summands(rng, combination, 100, 1 << 12, abstaining) for _ in range(n_sites)]

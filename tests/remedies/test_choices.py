@@ -1,7 +1,5 @@
 """Where an error says what could be chosen, every choice that it names works."""
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -158,6 +156,14 @@ def test_sums_of_tests_are_planned_as_bits_or_allowed():
     name, value = re.search(r"Python: (\w+)=\"(\w+)\"", remedy).groups()
     Policy().check_plan(planned(3, parameters={name: value}), runs=0)
     Policy.loads(re.search(r"write (.*) in policy", remedy)[1]).check_plan(plan, runs=0)
+
+
+@pytest.mark.follows("Plan with {} one of {}.")
+def test_bits_are_planned_at_a_level_as_advised():
+    remedy = advice(Policy().check_plan, planned(3, parameters={"alpha": 0.03}), runs=0)
+    name, levels = re.search(r"Plan with (\w+) one of (.*)\.", remedy).groups()
+    for level in levels.split(", "):
+        Policy().check_plan(planned(3, parameters={name: float(level)}), runs=0)
 
 
 @pytest.mark.follows("Use fewer sites, or divide every regime (horizontal).")

@@ -4,8 +4,6 @@ A test follows a remedy by `@pytest.mark.follows` or `advice.case`. All others b
 below, under what a person has that no test has. What can be typed is listed whole, one by one.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache
@@ -30,7 +28,8 @@ PERSON = {
         "Do what stands behind DECIDE", "Do what stands under each finding", "Report this",
     ),
     "somebody may be lying: people stop and find out": (
-        "Stop:", "Treat the ledger as altered", "Do not retry before", "Compare versions of",
+        "Stop:", "Find out why: other roles", "Treat the ledger as altered", "Do not retry before",
+        "Compare versions of",
         "Compare the party's key", "Compare its version", "Find out who altered it",
         "A site answered beyond", "The coordinator, its network", "Only the sum over the sites",
         "Put its newest folder back", "Restore ", "Repeat the run; if it recurs",

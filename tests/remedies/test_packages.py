@@ -1,7 +1,5 @@
 """An error about a package that is not installed names the command that installs it."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib
@@ -110,7 +108,7 @@ class Unread:
 
 @pytest.mark.follows("Run `pip install 'cipherdag[parquet]'`, or give a pandas DataFrame.")
 def test_a_frame_that_needs_pyarrow_is_given_otherwise(monkeypatch):
-    monkeypatch.setattr("cipherdag.sites.table.frames._whole_frame", lambda frame: Unread())
+    monkeypatch.setattr("cipherdag.sites.table.data_frame._whole_frame", lambda frame: Unread())
     remedy = advice(infer_schema, [{}])
     assert "pyarrow" in installed(re.search(r"`(pip [^`]+)`", remedy)[1])
     assert infer_schema([frame()]).names

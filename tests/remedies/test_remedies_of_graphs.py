@@ -1,7 +1,5 @@
 """What an error about a graph, knowledge or a result advises is followed, and the error is gone."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an error about a table or a schema advises is written into its files, and it reads."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sqlite3

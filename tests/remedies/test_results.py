@@ -1,7 +1,5 @@
 """What a command about a result, a ledger or a stopped run advises is typed, and it works."""
 
-from __future__ import annotations
-
 import re
 import shlex
 
@@ -213,13 +211,11 @@ def test_tiers_are_all_in_one_file(call, typed, table, tmp_path):
     assert call(*words, "--force", "--tiers", tiers)[0] == 0
 
 
-@pytest.mark.follows("See the parameter's range in `cipherdag COMMAND --help`; for all")
+@pytest.mark.follows("See the parameter's range in `cipherdag COMMAND --help-all`.")
 def test_the_range_of_a_parameter_stands_in_the_help(call, typed, table, tmp_path):
     words = simulate(table, tmp_path / "out")
     remedy = typed(*words, "--evidence", "pooled", "--test", "kci")
     command = COMMAND.search(remedy)[1].replace("COMMAND", " ".join(words[:2])).split()
-    assert call(*command)[0] == 0
-    command[-1] = OPTION.findall(remedy)[-1]
     code, said, _ = call(*command)
     assert code == 0
     assert "--evidence" in said

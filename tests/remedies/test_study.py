@@ -1,7 +1,5 @@
 """What goes wrong between a coordinator and its sites is mended by the advised commands."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shlex
@@ -49,13 +47,6 @@ def followed(people, remedy, folder, *more):
     """Type the commands that a remedy names in a folder."""
     with contextlib.chdir(folder):
         return [people.fine(*shlex.split(words), *more) for words in COMMAND.findall(remedy)]
-
-
-def planned(people, *options):
-    plan = people.folder / f"plan-{len(list(people.folder.glob('plan-*')))}.json"
-    words = ("coordinator", "plan", "fedpc", "--purpose", "a test", "--out", plan, *options)
-    people.fine(*words, "--dir", people.coordinator)
-    return plan
 
 
 @pytest.mark.follows("Name a site's folder with --dir, or make one with `cipherdag site new`")

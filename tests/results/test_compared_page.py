@@ -1,7 +1,5 @@
 """Two runs on one page: every pair and mark that either has, and what each opened of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pages import Page

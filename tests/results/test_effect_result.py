@@ -1,7 +1,5 @@
 """The result of an effect: tables, folder, page, terminal; numbers in each are the result's."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -32,15 +30,6 @@ def result():
         list(table.columns), undirected=[("age", "drug"), ("age", NAME), ("drug", NAME)]
     )
     return Federation.split(table, 3, seed=1).run(Effect(graph.identify("drug", NAME)))
-
-
-def test_it_is_one_short_line_and_a_table(result):
-    assert repr(result) == (
-        "Run[EstimatedEffect](effect over 3 sites, masking: 3 variables, the effect of drug on "
-        f"{NAME}, {len(result.rounds)} rounds)"
-    )
-    assert result._repr_html_().count("<table") == 1
-    assert NAME not in result._repr_html_()
 
 
 def test_the_tables_have_every_number_of_the_sets(result):

@@ -1,7 +1,5 @@
 """A result and a federation in the hand: what they print, hold as a table, and are compared by."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 
@@ -42,11 +40,6 @@ def test_what_is_printed_is_one_short_line():
         type(own)(f"s{k}", own.table, own.policy) for k, own in enumerate(federation().sites * 4)
     ))  # fmt: skip
     assert len(repr(many)) < 100
-    assert repr(result()) == (
-        "Run[LearntGraph](fedpc over 3 sites, masking: 8 variables, "
-        f"{len(result().finding.graph.edges)} edges, "
-        f"{len(result().rounds)} rounds)"
-    )
 
 
 def test_a_result_prints_its_lines_and_has_its_graph():
@@ -85,13 +78,6 @@ def test_edges_are_a_table_that_makes_the_graph_again():
     assert voted["strength"][voted["status"] == "tested"].between(0.3, 1).all()
     assert voted["strength"][voted["status"] != "tested"].isna().all()
     assert list(again.table("edges")["from"]) == list(result().table("edges")["from"])
-
-
-def test_a_loaded_result_is_the_same_in_the_hand(tmp_path):
-    loaded = Run.load(result().save(tmp_path / "result"), LearntGraph)
-    assert repr(loaded) == repr(result())
-    assert loaded.table("edges").equals(result().table("edges"))
-    assert result().finding.compare(loaded.finding)["same"].all()
 
 
 def test_a_saved_graph_that_is_not_what_it_claims_is_refused(tmp_path):

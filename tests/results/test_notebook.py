@@ -1,7 +1,5 @@
 """What a notebook shows as text: graphs, results, plans in sentences, a line of progress."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 

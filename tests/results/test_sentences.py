@@ -1,7 +1,5 @@
 """Sentences about what left a site say no more than is so."""
 
-from __future__ import annotations
-
 import pytest
 
 from cipherdag.pages.numerals import counted

@@ -1,7 +1,5 @@
 """A site's own result: the program gone through again over the sums that it keeps."""
 
-from __future__ import annotations
-
 import hospital_folders
 import msgspec
 import numpy as np
@@ -12,8 +10,8 @@ from hospital_folders import NAMES
 
 from cipherdag import Describe, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
-from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL
+from cipherdag.errors import LedgerError, OutputError, ParameterError, ProgramMismatchError
+from cipherdag.findings.doubts import DIFFERING, THIS_SITE_DETAIL
 from cipherdag.program import program
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
@@ -80,6 +78,9 @@ def test_the_latest_run_is_read_unless_one_is_named(hospitals):
     assert lines[0].finding.graph == lines[1].finding.graph == own_result(hospitals).finding.graph
     with pytest.raises(OutputError, match="0 runs of this site start with"):
         own_result(hospitals, "ff" * 8)
+    for wrong in ("zz", "*", "/", f"../runs/{first.session.hex()}"):
+        with pytest.raises(ParameterError, match="hexadecimal"):
+            own_result(hospitals, wrong)
 
 
 def test_a_site_without_a_run_has_no_result(hospitals):
@@ -112,14 +113,15 @@ def test_a_run_without_its_last_word_has_no_result(hospitals):
 # what lies at the site is read, and not believed
 
 
-@pytest.mark.parametrize("kept", [0, 1, -1])
-def test_a_record_that_was_cut_gives_no_result(hospitals, kept):
+def test_a_record_with_other_lines_gives_no_result(hospitals):
+    """Cut short, doubled or turned round."""
     _, session = run(hospitals)
     path = record(hospitals, session).folder / SUMS_FILE
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:kept]))
-    with pytest.raises(OutputError, match="changed since the run"):
-        own_result(hospitals)
+    for changed in ([], lines[:1], lines[:-1], [*lines, lines[-1]], lines[::-1]):
+        path.write_bytes(b"".join(changed))
+        with pytest.raises(OutputError, match="changed since the run"):
+            own_result(hospitals)
 
 
 def test_a_sum_that_was_altered_gives_no_result(hospitals):
@@ -140,16 +142,16 @@ def test_a_sum_that_was_altered_gives_no_result(hospitals):
     assert own_result(hospitals).rounds
 
 
-@pytest.mark.parametrize("content", [b"row 17 holds Alice\n", b"{}\n", b"\xff"])
-def test_a_record_that_cannot_be_read_is_named_without_its_text(hospitals, content):
+def test_a_record_that_cannot_be_read_is_named_without_its_text(hospitals):
     _, session = run(hospitals)
     for name in (SUMS_FILE, PLAN_FILE):
         path = record(hospitals, session).folder / name
         honest = path.read_bytes()
-        path.write_bytes(content)
-        with pytest.raises(OutputError, match="no run that can be read") as caught:
-            own_result(hospitals)
-        assert "Alice" not in str(caught.value)
+        for content in (b"row 17 holds Alice\n", b"{}\n", b"\xff"):
+            path.write_bytes(content)
+            with pytest.raises(OutputError, match="no run that can be read") as caught:
+                own_result(hospitals)
+            assert "Alice" not in str(caught.value)
         path.write_bytes(honest)
 
 
@@ -162,7 +164,13 @@ def test_a_ledger_that_was_altered_vouches_for_nothing(hospitals):
 
 
 def test_another_program_than_that_of_the_run_gives_no_result(hospitals, monkeypatch):
-    run(hospitals)
+    _, session = run(hospitals)
+    path = record(hospitals, session).folder / PLAN_FILE
+    honest = path.read_text("utf-8")
+    path.write_text(msgspec.structs.replace(session._plan, program="ab" * 32).dumps(), "utf-8")
+    with pytest.raises(ProgramMismatchError):
+        own_result(hospitals)
+    path.write_text(honest, "utf-8")
     monkeypatch.setattr(program, "program_digest", lambda name: "0" * 64)
     with pytest.raises(ProgramMismatchError):
         own_result(hospitals)
@@ -257,7 +265,9 @@ def compared_run(hospitals, algorithm=COMPARING[0]):
 def test_each_site_learns_alone_by_what_it_stands_out(hospitals, algorithm):
     found = compared_run(hospitals, algorithm)
     assert THIS_SITE_DETAIL not in found.details
-    assert all(own["differs"] or own["coded"] for own in found.details[DETAIL] if not own["given"])
+    assert all(
+        own["differs"] or own["coded"] for own in found.details[DIFFERING] if not own["given"]
+    )
     said = {name: site_result(own) for name, own in hospitals.folders.items()}
     apart = {name: dict(own.finding.details[THIS_SITE_DETAIL]) for name, own in said.items()}
     assert {name: list(own) for name, own in apart.items()} == {

@@ -8,7 +8,7 @@ import pytest
 from cipherdag import CausalGraph
 from cipherdag.algorithms.effect.sets import read_sets
 from cipherdag.errors import CipherdagError, OutputError
-from cipherdag.pages.strict_json import from_json, to_json
+from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import json_text
 

@@ -1,7 +1,5 @@
 """The result of a survival analysis: table, folder, page, terminal; the same numbers in each."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What strict reading says of a fault: the key and what is wrong, in words, and no value."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Corrected p-values are those of statsmodels, and tests that were not done count for none."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

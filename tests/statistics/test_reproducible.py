@@ -1,7 +1,5 @@
 """What stands in questions has the same bits on every processor."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

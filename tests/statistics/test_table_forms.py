@@ -1,12 +1,10 @@
 """Sums of squares of a table's cells: their mean is exact, their variance a bound, no inverse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from cipherdag.statistics.chi_square_moments import table_forms
+from cipherdag.statistics.contingency import table_forms
 
 
 def strata(rng, rows, columns):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
+from cipherdag.sites.compute.device import FEWEST_SHARED, threads_for
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A coordinator and sites that can be told to lie, and an engine that records all it carries."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from functools import cache
@@ -37,7 +35,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.set_up_messages import Seals
+from cipherdag.protocol.set_up_messages import Links, Seals
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts
@@ -185,7 +183,14 @@ class Ward:
         )
 
 
-REPLIES = {"offers": Seals, "ask": Share, "secure": Secured, "finish": Closed}
+REPLIES = {
+    "offers": Seals,
+    "chances": Links,
+    "ask": Share,
+    "unmask": Unmasked,
+    "secure": Secured,
+    "finish": Closed,
+}
 
 
 def send_instead(ward, site, operation="ask", **changes):

@@ -4,8 +4,6 @@
 A plugin sees that errors with these remedies do occur in it. `said` reads what they name.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -8,9 +8,8 @@ Sadeghi and Lauritzen, "Markov properties for mixed graphs", Bernoulli 20 (2014)
 the pairwise separations given antecedents imply all others, which `equivalent` rests on.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from functools import cache
 from itertools import chain, combinations, product
 
 import numpy as np
@@ -247,3 +246,12 @@ def varied(n, mag, wanted, *, selection, others=(), most=4000):
                 waiting.append(other)
                 found |= {end for end in mag if other[end] != mag[end]}
     return found
+
+
+@cache
+def true_pags(n):
+    """The marks of every class of MAGs over n variables, selection among them."""
+    members = {}
+    for mag in all_mags(n):
+        members.setdefault(separations(n, mag), []).append(dict(mag))
+    return {shared(n, own).tobytes() for own in members.values()}

@@ -1,7 +1,5 @@
 """One approved run over site folders and a coordinator's folder, in this process, to be bundled."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from contextlib import suppress

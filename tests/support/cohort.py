@@ -1,7 +1,5 @@
 """Cohorts of sites with agreed keys, and questions to share, for the tests of the privacy layer."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Runs one cipherdag command in this process."""
 
-from __future__ import annotations
-
 import sys
 
 from cipherdag.cli.main import main

@@ -1,7 +1,5 @@
 """The instructions of a Containerfile, in order."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ parts by the tests that ask for it. Markers are set from that file when tests ar
 A test that nobody measured counts as fast.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

@@ -12,8 +12,6 @@ A comment on the line above a block says how to take it, for instance ``<!-- at:
     shown by: PATH    not run here but by this test or script
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Drives an algorithm's generator over sites with plain sums: statistics without cryptography."""
 
-from __future__ import annotations
-
 import numpy as np
 from mpc_cohort import holds
 

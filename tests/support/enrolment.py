@@ -1,7 +1,5 @@
 """A coordinator and hospitals whose people type commands, and read codes to each other."""
 
-from __future__ import annotations
-
 import re
 
 SPEAKS_OF_A_RUN = re.compile(r"\bthe run\b|\bresult was written\b|start the run|opened nothing")

@@ -1,7 +1,5 @@
 """Graphs written as text, and every DAG of a graph by trying all directions."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import networkx as nx

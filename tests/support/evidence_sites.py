@@ -1,7 +1,5 @@
 """Discrete and Gaussian rows, cut over sites that answer from them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.sites.answers.site_view import SiteView

@@ -1,7 +1,5 @@
 """Another way to make a DAG of a graph, which tests hold against those of the package."""
 
-from __future__ import annotations
-
 from cipherdag.graphs.dags import dag_of, matrix_of
 from cipherdag.graphs.endpoints import checked_arcs
 from cipherdag.graphs.equivalence import extension

@@ -4,8 +4,6 @@
 once got past it.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import time

@@ -1,7 +1,5 @@
 """A shared folder, three sites that echo what they are asked, and an engine."""
 
-from __future__ import annotations
-
 import hashlib
 
 from waiting import wait_until

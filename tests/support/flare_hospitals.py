@@ -1,7 +1,5 @@
 """Hospitals that are processes of their own, connected over NVIDIA FLARE with mutual TLS."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 

@@ -1,7 +1,5 @@
 """Patients who are followed until an event or until they are lost, at several hospitals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

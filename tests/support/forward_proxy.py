@@ -4,8 +4,6 @@ It lets CONNECT through and nothing else, as hospitals have it. The line behind 
 cuts connections, forgets them as a router does that maps addresses, or loses packets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

@@ -1,7 +1,5 @@
 """Hostile bytes for every decoder: valid samples, mutated, and pure noise."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,8 +12,10 @@ from adversary import Ward, silence, verdicts, votes
 from cohort import masking_sites, opened_sum
 from driving import drive
 
-from cipherdag import Describe, Effect, FedBOSS, FedCMFS, Federation, FedPC, RFcd, Survival
+from cipherdag import Describe, Effect, FedBOSS, FedCMFS, Federation, FedPC, RFcd, Scoring, Survival
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy import bfvcontext, wire
@@ -204,10 +204,10 @@ def asked_questions():
         *((FedPC(reveal=kind), ordered) for kind in ("sums", "bits")),
         (FedPC(evidence="glm"), ordered),
         (FedPC(alpha=0.3), nominal),
-        (FedPC(sepset="mean", alpha=0.5), discrete),
+        (FedPC(evidence="vote", voting=Voting(sepset="mean"), alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
-        (FedBOSS(scores="sites", restarts=0), discrete),
+        (FedBOSS(reveal="sums", scoring=Scoring(restarts=0)), discrete),
         (FedBOSS(reveal="bits"), discrete),
         (Describe(), ordered),
         *(
@@ -216,7 +216,10 @@ def asked_questions():
         ),
         (Effect(treatment="grade", outcome="a", adjust="b"), ordered),
         *((FedCMFS(reveal=kind), discrete) for kind in ("sums", "bits")),
-        *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
+        *(
+            (RFcd(objective=kind, searching=Searching(beam=1)), discrete)
+            for kind in ("graph", "nodewise", "sum")
+        ),
     ]
     found = {"LocalBeliefs": LocalBeliefs(n_variables=4, round=1, seed=0, aggregation="naive")}
     for algorithm, federation in runs:

@@ -5,8 +5,6 @@ python tests/support/golden_version.py
 Until a version is released its files are written anew when a format changes; afterwards never.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from importlib.metadata import version

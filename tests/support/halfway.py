@@ -1,7 +1,5 @@
 """A coordinator that carries a plan out for some rounds; what it says next is the test's."""
 
-from __future__ import annotations
-
 import msgspec
 from adversary import Ward, refused
 

@@ -4,8 +4,6 @@ It shares no code with the package; ``test(rows, x, y, given)`` gives p and depe
 the test is unreliable.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

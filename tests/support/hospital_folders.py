@@ -1,7 +1,5 @@
 """Site folders of a study, activated without FLARE, for the tests of onboarding."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import dataclass, field

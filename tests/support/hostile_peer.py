@@ -4,8 +4,6 @@ What they send includes FLARE's own commands, as FLARE encodes them: deployments
 starts, aborts, shell commands, stops of a cell and changes of its root.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A copy of the package in a folder of its own, to which a test adds parts, and what they cost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Multi-label tables, and what FedCMFS finds in them."""
 
-from __future__ import annotations
-
 import numpy as np
 from driving import drive, respondent
 from oracle import OracleTest
@@ -36,19 +34,6 @@ def planted_tables(seed, n_sites=3, rows=600):
         d = c + 0.4 * rng.standard_normal(rows)
         tables.append(np.column_stack([c, d, e, f, noise]))
     return tables
-
-
-def outcomes_equal(one, other):
-    for label, own in one.by_label.items():
-        same = other.by_label[label]
-        assert (own.features, own.labels, own.retrieved) == (
-            same.features,
-            same.labels,
-            same.retrieved,
-        )
-        for name in ("p_value", "strength"):
-            a, b = getattr(own.marginals, name), getattr(same.marginals, name)
-            assert np.array_equal(a, b, equal_nan=True)
 
 
 def discrete_table(rng, n=9, rows=600):

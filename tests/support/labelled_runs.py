@@ -1,7 +1,5 @@
 """Tables with two labels, for whole runs of FedCMFS."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Linear models and discrete networks of a DAG, in which causal effects are known by definition."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations
 

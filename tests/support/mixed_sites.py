@@ -1,7 +1,5 @@
 """Mixed columns at sites, and statsmodels on the pooled rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm

@@ -1,15 +1,16 @@
 """All parties of secure tests in one process, and a hook that alters what any of them sends."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time
 from collections import defaultdict
+from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 
-from cipherdag.predicates import Comparison, Predicates
+from cipherdag.errors import ParameterError
+from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch, Roles
@@ -32,11 +33,51 @@ def fixed_roles(n_sites):
     return Roles(0, None, (1, 2)) if n_sites == 3 else Roles(0, 1, (2, 3))
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Whether one form is positive.
+
+    Attributes:
+        quadratic: (word, word, coefficient) of every product; a square names a word twice.
+        linear: (word, coefficient).
+        constant: What is added.
+    """
+
+    quadratic: tuple[tuple[int, int, int], ...] = ()
+    linear: tuple[tuple[int, int], ...] = ()
+    constant: int = 0
+
+
+def spelled_out(lowest, highest, tests):
+    """The predicates of tests that are lists of comparisons."""
+    forms = list(chain.from_iterable(tests))
+    quadratic = [
+        (at, min(i, j), max(i, j), factor)
+        for at, form in enumerate(forms)
+        for i, j, factor in form.quadratic
+    ]
+    linear = [(at, j, factor) for at, form in enumerate(forms) for j, factor in form.linear]
+    try:
+        return Predicates(
+            np.array(lowest, dtype=np.int64),
+            np.array(highest, dtype=np.int64),
+            np.array([len(test) for test in tests], dtype=np.int64),
+            np.array(sorted(quadratic), dtype=np.int64).reshape(-1, 4),
+            np.array(sorted(linear), dtype=np.int64).reshape(-1, 3),
+            np.array([form.constant for form in forms], dtype=np.int64),
+        )
+    except OverflowError:
+        raise ParameterError("a bound, coefficient or constant reaches 2**62") from None
+
+
 def score_tests(sizes, *, scores, variances, constant=0):
     """Tests of "U^2 > V + constant for any component", within these bounds."""
-    sizes = np.array(sizes, dtype=np.int64)
-    each = np.ones(sizes.sum(), dtype=np.int64)
-    return Predicates.score_tests(sizes, each * scores, each * variances, each, each * constant)
+    count = int(np.sum(sizes))
+    forms = [Comparison(((k, k, 1),), ((count + k, -1),), -constant) for k in range(count)]
+    ends = np.cumsum([0, *sizes]).tolist()
+    tests = [forms[first:end] for first, end in pairwise(ends)]
+    lowest, highest = [-scores] * count + [0] * count, [scores] * count + [variances] * count
+    return spelled_out(lowest, highest, tests)
 
 
 def holds(predicates, sums):
@@ -154,4 +195,13 @@ class Cohort:
         return reply
 
 
-__all__ = ["COORDINATOR", "Cohort", "Comparison", "Predicates", "holds", "score_tests", "split"]
+__all__ = [
+    "COORDINATOR",
+    "Cohort",
+    "Comparison",
+    "Predicates",
+    "holds",
+    "score_tests",
+    "spelled_out",
+    "split",
+]

@@ -4,8 +4,6 @@
 wrong and where, and what to do. `Pointed`: it reads, and what is odd is said before any run.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import zipfile

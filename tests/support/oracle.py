@@ -1,7 +1,5 @@
 """A CI test that answers from the true DAG, so that search and statistics are tested apart."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.sites.compute.ci_tests.ci_test import CITestResult

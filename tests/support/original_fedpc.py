@@ -3,8 +3,6 @@
 It shares no code with the package: lists, scipy and one table at a time.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

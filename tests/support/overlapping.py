@@ -1,7 +1,5 @@
 """Six sites that measured different variables of twelve, and their rows together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

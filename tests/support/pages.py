@@ -1,7 +1,5 @@
 """Reads a report page strictly: every tag closed, every identifier once, no foreign address."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

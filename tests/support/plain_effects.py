@@ -4,8 +4,6 @@ The stacked functions are written out, their root is found model by model, and t
 the derivative of their mean by complex steps. Nothing here is of the package.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax

@@ -5,8 +5,6 @@ What it yields is what the fast code has to yield, and what the golden files of 
 python tests/support/plain_masks.py    writes them anew
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -3,8 +3,6 @@
 A test gives p and dependence of (rows, x, y, set), p NaN where it is unreliable.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -5,8 +5,6 @@ of either end's neighbours, on a grid, smaller and earlier sets first. Colliders
 Meek's rules as the original FedPC program has them, which agree where colliders do not conflict.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

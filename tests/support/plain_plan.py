@@ -4,8 +4,6 @@ msgpack (github.com/msgpack/msgpack/blob/master/spec.md): the smallest form of e
 in the order of the type, keys of tables in alphabetical order. Run it to make the vector anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

@@ -6,8 +6,6 @@ cipherdag/privacy/mpc says in words. What it yields is what the fast code has to
 golden file of secure tests holds (`secure_test_cases`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """A PostgreSQL server of its own for the tests: in a new folder, on a socket, with passwords."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

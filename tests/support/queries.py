@@ -1,7 +1,5 @@
 """Asks for the p-values of given tests; `Queries.ask` runs alone or through a whole federation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +48,12 @@ def random_tests(n_variables, counts, rng):
         rng.permuted(np.tile(np.arange(n_variables), (count, 1)), axis=1)[:, : 2 + size]
         for size, count in enumerate(counts)
     ]
+
+
+def random_of_size(rng, n_variables, size, count):
+    """Random tests given so many variables each: x, y and the members of every set."""
+    chosen = rng.permuted(np.tile(np.arange(n_variables), (count, 1)), axis=1)[:, : size + 2]
+    return chosen[:, 0], chosen[:, 1], chosen[:, 2:]
 
 
 def central(test, tests):

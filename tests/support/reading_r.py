@@ -1,7 +1,5 @@
 """Reads the R code that graphs are exported as, by the little of R's grammar that it needs."""
 
-from __future__ import annotations
-
 import ast
 import re
 

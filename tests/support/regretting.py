@@ -1,7 +1,5 @@
 """Sites with made-up or real family scores, and what RFcd must find among all DAGs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -4,8 +4,6 @@ A remedy is a text that reaches the `remedy` of an error or of a finding. Where 
 together, a hole stands for what is put in.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs whose sites each have a program of their own, and the same program in another process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

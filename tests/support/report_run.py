@@ -1,7 +1,5 @@
 """A real run of three sites over ASIA, and its page, for every test of reports."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Any schema, for tests of what holds for all of them."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from cipherdag.sites.table.column import Column

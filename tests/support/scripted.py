@@ -3,8 +3,6 @@
 And, with the same methods, plans of the algorithms that the sites have installed.
 """
 
-from __future__ import annotations
-
 import msgspec
 from site_logs import REASONS, reason_since
 

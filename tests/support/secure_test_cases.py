@@ -3,8 +3,6 @@
 python tests/support/secure_test_cases.py    writes it anew
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What sites wrote into their own logs: why they refused, which no reply of a round says."""
 
-from __future__ import annotations
-
 from cipherdag.errors import CipherdagError, RefusedError
 from cipherdag.privacy.wire import decode
 from cipherdag.protocol.cohort_channel import refusal_error

@@ -5,8 +5,6 @@ run the sums are others wherever the trust table says that the coalition learns 
 (``docs/explanation/bits.md``).
 """
 
-from __future__ import annotations
-
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Its tensors are no numpy arrays, and an operation with one of them and a tensor 
 an error, as on a card. All operations and copies are written down.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a script prints with one thread and with more."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

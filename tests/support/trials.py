@@ -1,7 +1,5 @@
 """A run of every algorithm and kind of evidence that takes seconds, and the data of its sites."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -20,15 +18,21 @@ from cipherdag import (
     FedPC,
     GraphCheck,
     RFcd,
+    Scoring,
     Survival,
+    Training,
 )
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.graphs.networks import asia
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.testing import Trial
 
-SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
+SMALL = {
+    "rounds": 2,
+    "training": Training(epochs=1, fit_steps=20, graph_steps=5, graphs=20, hidden=8),
+}
 
 
 DRAWN = CausalGraph.from_edges("1234", [("1", "2"), ("4", "2"), ("2", "3")])
@@ -144,8 +148,8 @@ def trial(name):
         "fedpc": Often(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedfci": Often(algorithm=FedFCI(bootstrap=2), data=clinics(8)),
         "fedcmfs": Often(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
-        "rfcd": Often(algorithm=RFcd(beam=2), data=clinics(4)),
-        "fedboss": Often(algorithm=FedBOSS(restarts=2), data=clinics(8)),
+        "rfcd": Often(algorithm=RFcd(searching=Searching(beam=2)), data=clinics(4)),
+        "fedboss": Often(algorithm=FedBOSS(scoring=Scoring(restarts=2)), data=clinics(8)),
         "fedcd": Often(algorithm=FedCD(**SMALL), data=treated(), interventions="done"),
     }[name]
 

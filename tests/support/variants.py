@@ -1,7 +1,5 @@
 """Every choice of an algorithm that asks other questions, and data on which it runs in a moment."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from evidence_sites import discrete_codes, gaussian_values
@@ -10,7 +8,10 @@ from mixed_sites import frame
 from regretting import frames, linear_sites
 from trials import SMALL, Often, patients, treated
 
-from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Effect, FedBOSS, FedCD, FedCMFS, FedFCI, FedPC, RFcd, Scoring
+from cipherdag.algorithms.fedcd.algorithm import Averaging
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.graphs.networks import asia
 
 NAMES = ["smoke", "cough", "asthma", "pollen", "fever"]
@@ -40,13 +41,16 @@ FEDPC = {
     for evidence in ("fisher", "weighted_p", "pooled")
     for kind in ("categories", "numbers")
 } | {
+    "vote by mean": Often(
+        algorithm=FedPC(evidence="vote", voting=Voting(sepset="mean")), data=PATIENTS
+    ),
     "vote, bootstrap": Often(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
     "pooled, bootstrap": Often(
         algorithm=FedPC(evidence="pooled", bootstrap=3, max_cond_size=1), data=PATIENTS
     ),
     "glm": Often(algorithm=FedPC(evidence="glm", max_cond_size=1), data=MIXED),
-    "glm, site_effect": Often(
-        algorithm=FedPC(evidence="glm", site_effect=True, max_cond_size=1), data=MIXED
+    "glm-site-effect": Often(
+        algorithm=FedPC(evidence="glm-site-effect", max_cond_size=1), data=MIXED
     ),
     "verdicts of numbers": Often(algorithm=FedPC(reveal="bits", alpha=1e-3), data=PULLED),
     "verdicts of categories": Often(
@@ -54,12 +58,16 @@ FEDPC = {
     ),
 }
 FEDCD = {
-    "naive": FedCD(**SMALL, aggregation="naive"),
-    "code": FedCD(**SMALL, reference="code"),
-    "sdi": FedCD(**SMALL, method="sdi", sharpness=30.0),
+    "naive": FedCD(**SMALL, averaging=Averaging(aggregation="naive")),
+    "code": FedCD(**SMALL, averaging=Averaging(reference="code")),
+    "sdi": FedCD(**SMALL, method="sdi", averaging=Averaging(sharpness=30.0)),
     "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
 }
 VARIANTS = {
+    "fedfci rfci": Often(algorithm=FedFCI(search="rfci"), data=columns("numbers")),
+    "fedboss of all rows": Often(
+        algorithm=FedBOSS(scoring=Scoring(restarts=2), within_sites=False), data=PATIENTS
+    ),
     "effect, refuted": Often(
         algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True), data=patients()
     ),
@@ -74,10 +82,9 @@ VARIANTS = {
     **{
         f"rfcd {name}": Often(algorithm=own, data=frames(REGRETTED))
         for name, own in {
-            "graph": RFcd(beam=3),
+            "graph": RFcd(searching=Searching(beam=3)),
             "nodewise": RFcd(objective="nodewise"),
             "sum": RFcd(objective="sum"),
-            "ges": RFcd(search="ges"),
         }.items()
     },
     **{f"fedcd {name}": Often(algorithm=own, **INTERVENED) for name, own in FEDCD.items()},

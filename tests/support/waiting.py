@@ -1,7 +1,5 @@
 """Waiting for something that another process or thread brings about."""
 
-from __future__ import annotations
-
 import time
 
 

@@ -6,8 +6,6 @@ It stands in for Windows as far as names go: a path, a file mode or a signal beh
 that is opened without naming its encoding, which Windows reads in another, is an error.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

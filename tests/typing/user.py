@@ -1,8 +1,6 @@
 """A user's program with every algorithm: mypy holds that findings are typed, nothing runs it."""
 # ruff: noqa: F403, F405
 
-from __future__ import annotations
-
 from typing import Any, assert_type
 
 import pandas as pd

@@ -14,13 +14,16 @@ from cipherdag.algorithms.constraint_based.untested import (
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.doubts import (
+    DIFFERING,
+    TAKEN_FOR_EDGES,
+    differences_report,
+    row_details,
+    unresolved_report,
+)
 from cipherdag.findings.edge_table import undone_warnings
 from cipherdag.findings.finding import Report
-from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.pag import LearntPAG
-from cipherdag.findings.row_warnings import row_details
-from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
-from cipherdag.findings.unresolved import unresolved_report
+from cipherdag.findings.graph import LearntGraph, LearntPAG
 
 
 def details_of_tests(
@@ -30,22 +33,14 @@ def details_of_tests(
     details = untested_details(untested, outcome.removed_untested, names)
     details |= row_details(outcome.rows)
     if outcome.differences:
-        details[DETAIL] = details_of(outcome.differences, names)
+        details[DIFFERING] = details_of(outcome.differences, names)
     return details
 
 
-def report_on_tests(
-    conclusion: LearntGraph | LearntPAG, evidence: str, *, site_effect: bool
-) -> Report:
-    """The confidence of every edge, open triples, and variables that differ between sites.
-
-    Args:
-        conclusion: With its details.
-        evidence: What decided the tests.
-        site_effect: Whether regressions have constants of every site's own.
-    """
+def report_on_tests(conclusion: LearntGraph | LearntPAG, evidence: str) -> Report:
+    """The confidence of every edge, open triples, and variables that differ between sites."""
     taken = ""
-    if evidence in EVIDENCE and EVIDENCE[evidence].mixes_sites and not site_effect:
+    if evidence in EVIDENCE and EVIDENCE[evidence].mixes_sites:
         taken = TAKEN_FOR_EDGES.format(f"Evidence {evidence} takes", "with evidence stratified")
     removed = int(conclusion.details.get(REMOVED_DETAIL, {}).get("pairs", 0))
     report = Report(warnings=undone_warnings(conclusion.evidence.edges, removed))

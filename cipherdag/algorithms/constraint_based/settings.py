@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import replicated
@@ -22,18 +22,24 @@ from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
-from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within, without
+from cipherdag.algorithms.parameters import (
+    LEVELS,
+    Reveal,
+    one_of,
+    preset,
+    require,
+    row_bound,
+    within,
+    without,
+)
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Finding
-from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import (
     CI_TESTS,
-    FEWEST_KERNEL_ROWS,
-    MOST_KERNEL_ROWS,
     CITestSpec,
     ColumnTypes,
     offered_tests,
@@ -41,7 +47,7 @@ from cipherdag.questions.ci_tests import (
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
-from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds
+from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
@@ -70,7 +76,7 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
         reveal: What everybody learns of a test: ``bits``: whether it says dependent, or whether an
             edge falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
             ``sums``: the sums over the sites that the evidence needs. ``bits`` needs evidence
-            ``stratified``, ``fisher``, ``weighted_p``, or of FedPC ``vote`` with `sepset` ``max``.
+            ``stratified``, ``fisher``, ``weighted_p``, or of FedPC ``vote``.
             ``auto``: ``bits`` with the evidence that is the default, ``sums`` with another that is
             named, as it was published; the policies of sites refuse ``sums`` unless they say
             otherwise.
@@ -78,19 +84,17 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
         max_cond_size: Largest conditioning set; None for no limit, or for the largest degree (the
             paper's rule), which few rows allow.
         test: Test of conditional independence: ``auto`` follows the schema.
-        dof: Degrees of freedom of tests of contingency tables.
         max_rows: Most rows that a site may have, a power of two.
     """
 
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     bits_by_default: ClassVar[tuple[str, ...]]
 
-    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True, steps=LEVELS)
     reveal: Reveal = "auto"
     evidence: str = one_of("stratified", tuple(EVIDENCE))
     max_cond_size: int | None = within(3, 0)
     test: str = one_of("auto", offered_tests("fedpc"))
-    dof: Literal["adjusted", "plain"] = "adjusted"
     max_rows: int = row_bound()
 
     @property
@@ -106,13 +110,12 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
 
     def used(self, conclusion: Conclusion, columns: ColumnTypes | None) -> dict[str, Any]:
         """With evidence that has tests of its own no test is chosen."""
-        kind, tables = EVIDENCE.get(self.decided_by), columns != "continuous"
+        kind = EVIDENCE.get(self.decided_by)
         used = Algorithm.used(self, conclusion, columns)
         used |= {"reveal": "bits" if self.closed else "sums", "evidence": self.decided_by}
         computed = CI_TESTS[self.test].computed
         used["test"] = computed.get(columns or "mixed", "by the kinds of columns")
-        chosen = kind is None or not kind.own_tests or self.test != "auto"
-        return without(used, test=chosen, dof=chosen and tables and self.test != "kci")
+        return without(used, test=kind is None or not kind.own_tests or self.test != "auto")
 
     def check_sites(self, n_sites: int) -> None:
         """Raise ParameterError where verdicts are to be computed by too few sites."""
@@ -127,28 +130,13 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     """The settings of every algorithm that learns a graph from tests, and its run.
 
     Attributes:
-        colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
-            x and z lacks y (in FedPC with `sepset` ``max``, the set of largest p: Ramsey, 2016).
-            The others need other evidence than votes, look at all sets of neighbours, and say what
-            is not clear (`constraint_based.colliders`): ``conservative`` or ``majority``: no set,
-            or less than half of all sets, that separate x and z have y; ``p_value_drop``: p falls,
-            on average to less than half, as y joins the sets. ``auto``: ``p_value_drop``, or in
-            FedPC ``sepset`` with votes and where sets come from the ``search``.
-        kernel_rows: Most rows of a site that the test ``kci`` uses, evenly spaced among its rows.
-            Time grows with its cube.
-        max_cells: Most cells of a contingency table with evidence ``pooled``; a test of a larger
-            one is done by ``stratified`` with its sums opened (see `TestsOutcome.tests`).
-        site_effect: With ``glm`` every regression has a separate constant for every site: sites
-            may differ in level. Each takes its constant out before it answers.
-        interactions: With ``glm`` the variables that a test conditions on interact: every
-            combination of their categories has a separate constant and slopes. Without it they
-            have main effects alone, and what only their interplay explains (both x and y depend on
-            whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
-            needs five per coefficient, and one with fewer counts as dependent. Products of two
-            continuous variables are in neither.
-        compare_sites: Whether to look for variables that are distributed differently at the sites:
-            with ``stratified``, ``pooled`` and ``glm``, and once more given their neighbours; not
-            where ``bits`` are opened.
+        colliders: What makes an unshielded x - y - z a collider, which benchmarks alone choose:
+            ``sepset``: the set that separated x and z lacks y. The others need other evidence than
+            votes, look at all sets of neighbours, and say what is not clear
+            (`constraint_based.colliders`): ``conservative`` or ``majority``: no set, or less than
+            half of all sets, that separate x and z have y; ``p_value_drop``: p falls, on average to
+            less than half, as y joins the sets. ``auto``: ``p_value_drop``, but ``sepset`` where
+            all sets are not looked at.
         knowledge: Background knowledge in a TOML file: forbidden and required edges, and tiers.
         bootstrap: Number of bootstrap replicates, which say how certain each edge is: every site
             redraws its rows, the run is repeated in the same rounds, and in how many replicates
@@ -160,12 +148,15 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     other_evidence: ClassVar[tuple[str, ...]] = ()
     """What decides instead of a test over all sites, and takes any test."""
 
-    colliders: ColliderRule = "auto"
-    kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
-    max_cells: int = within(4096, 1, MAX_CELLS)
-    site_effect: bool = False
-    interactions: bool = False
-    compare_sites: bool = True
+    retired: ClassVar[dict[str, object]] = {
+        "dof": "adjusted",
+        "max_cells": 4096,
+        "site_effect": False,
+        "interactions": False,
+        "compare_sites": True,
+    }
+
+    colliders: ColliderRule = preset("auto")
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
 
@@ -177,31 +168,18 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     @property
     def test_spec(self) -> CITestSpec:
         """The test that the parameters name."""
-        return CITestSpec(
-            alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
-        )
+        return CITestSpec(alpha=self.alpha, name=self.test)
 
     def used(self, conclusion: Learnt, columns: ColumnTypes | None) -> dict[str, Any]:
-        """Without the options of other evidence, tests or rules than those that were used."""
-        kind, by = EVIDENCE.get(self.decided_by), self.decided_by
-        return without(
-            ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule},
-            kernel_rows=self.test == "kci",
-            max_cells=by == "pooled" and columns != "continuous",
-            site_effect=by == "glm",
-            interactions=by == "glm",
-            compare_sites=kind is not None and kind.asks_columns and not self.closed,
-        )
+        """With the rule for colliders that was used."""
+        return ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule}
 
     def evidence_settings(self, facts: Facts) -> EvidenceSettings:
         """How the tests of a run are done."""
         return EvidenceSettings(
             spec=self.test_spec,
             n_variables=facts.n_variables,
-            max_cells=self.max_cells,
             max_rows=self.max_rows,
-            site_effect=self.site_effect,
-            interactions=self.interactions,
             present=facts.present,
             fewest=facts.fewest,
             measured=facts.measured,
@@ -231,10 +209,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             check_level(self.alpha)
 
     def check_test(self) -> None:
-        """Refuse a test that the evidence cannot take, and what only one kind of it has."""
-        for name in ("site_effect", "interactions"):
-            given = getattr(self, name)
-            require(not given or self.evidence == "glm", f"{name} needs evidence glm")
+        """Refuse a test that the evidence cannot take."""
         kind = EVIDENCE.get(self.decided_by)
         others = (
             name
@@ -271,7 +246,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         kind = EVIDENCE[self.decided_by]
         lenient = self.rule == "p_value_drop" or self.alpha > LARGEST_USUAL_LEVEL
         opened = kind.disclosures(closed=self.closed, lenient=lenient)
-        compared = self.compare_sites and kind.asks_columns and not self.closed
+        compared = kind.asks_columns and not self.closed
         return joined(opened, SiteDifferences.discloses if compared else ())
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:

@@ -24,9 +24,9 @@ from cipherdag.algorithms.evidence.site_differences import (
 from cipherdag.algorithms.parameters import row_bound
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
+from cipherdag.findings.doubts import DIFFERING, this_site_report
 from cipherdag.findings.finding import Note, Report
-from cipherdag.findings.panels.panel import TablePanel
-from cipherdag.findings.site_differences import DETAIL, this_site_report
+from cipherdag.findings.panels import TablePanel
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
@@ -139,7 +139,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             rows=outcome.spreads.rows,
             columns=dict(zip(facts.names, outcome.columns, strict=True)),
             details={
-                DETAIL: details_of(outcome.differences, facts.names),
+                DIFFERING: details_of(outcome.differences, facts.names),
                 CUT_DETAIL: outcome.spreads.cut,
             },
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cipherdag.findings.description import ColumnSummary, Description
-from cipherdag.findings.site_differences import DETAIL
+from cipherdag.findings.doubts import DIFFERING
 from cipherdag.pages.numerals import shown
 
 NEARLY_EMPTY = 0.05
@@ -21,7 +21,7 @@ normal distribution, 0.2 where one in fifty is a hundred times as large."""
 
 def remarks(description: Description) -> tuple[tuple[str, str], ...]:
     """Columns, each with one thing that is odd about it; in the order of the columns."""
-    differing = {row["variable"]: row for row in description.details.get(DETAIL, ())}
+    differing = {row["variable"]: row for row in description.details.get(DIFFERING, ())}
     return tuple(
         (name, said)
         for name, summary in description.columns.items()

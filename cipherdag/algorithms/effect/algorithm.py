@@ -99,7 +99,6 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             0.05 or 0.1.
         site_effect: Whether sites are strata: every model has a separate constant for each site. If
             not, a difference between sites in treatment and outcome counts as an effect.
-        between: Whether to ask how widely the sites' separate estimates of the effect scatter.
         refute: Whether to repeat the estimate after changes that should, or should not, matter:
             besides the placebo, which is always estimated, a random common cause, parts of the rows
             left out, each variable left out.
@@ -125,6 +124,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     )
     concludes: ClassVar[type[EstimatedEffect]] = EstimatedEffect
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
+    retired: ClassVar[dict[str, object]] = {"between": True}
 
     query: InitVar[Answer | None] = field(default=None, kw_only=False)
     treatment: str = ""
@@ -136,7 +136,6 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     outcome_category: int = within(TWO, 1, TWO)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
     site_effect: bool = True
-    between: bool = True
     refute: bool = False
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
@@ -217,7 +216,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         leave_out, first = self.withheld == "leave-out", self.outcome_category == 1
         estimations = {
             number: Estimation(
-                scope, facts, self.reference - 1, leave_out, self.between, first=first
+                scope, facts, self.reference - 1, leave_out, between=True, first=first
             )
             for number, (one, scope) in enumerate(zip(sets, scopes, strict=True))
             if not one.why
@@ -353,7 +352,6 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         unasked = {
             Quantity.REGRESSIONS: self.estimator != "standardise",
             Quantity.PROPENSITIES: self.estimator in ("ipw", "aipw", "auto"),
-            Quantity.SITE_EFFECTS: self.between,
             Quantity.FOLDS: self.refute,
         }
         opened = [each for each in EffectSums.discloses if unasked.get(each.quantity, True)]

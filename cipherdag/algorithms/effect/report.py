@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cipherdag.findings.effect import AdjustedEffect
+from cipherdag.findings.effect import (
+    AdjustedEffect,
+    contrasts_after,
+    left_out_p_value,
+    normal_p_value,
+)
 from cipherdag.findings.estimated_effect import EstimatedEffect
 from cipherdag.findings.finding import Report
-from cipherdag.findings.refutation import contrasts_after, left_out_p_value, normal_p_value
 
 LIMITS = (
     (

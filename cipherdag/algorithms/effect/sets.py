@@ -13,7 +13,7 @@ import msgspec
 from cipherdag.errors import ParameterError
 from cipherdag.findings.effect import NO_EFFECT
 from cipherdag.graphs.identification.answers import Answer, Identified, NotIdentified, PossibleSets
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 
 Names = tuple[str, ...]
 

@@ -28,8 +28,7 @@ class CombinationMethod:
         triplets: Whether FedCMFS can use it, test by test.
         asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
         overlapping: Whether sites may lack variables: sums cover the sites that can do a test.
-        mixes_sites: Whether differences between sites may look like dependence; with ``glm``, where
-            regressions have no constants per site.
+        mixes_sites: Whether differences between sites may look like dependence.
         tests: Names of the tests it accepts; empty for all.
 
     Raises:

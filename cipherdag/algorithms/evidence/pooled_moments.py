@@ -134,7 +134,7 @@ def _diagonal(columns: int) -> BoolVector:
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
     """Compute rows and correlations, shape (c, c), from `Moments`; NaN at constant columns."""
-    from cipherdag.statistics.partial_correlation import correlation_matrices
+    from cipherdag.statistics.p_values import correlation_matrices
 
     rows, total, upper, _ = np.split(sums, _parts(columns))
     products = np.zeros((columns, columns))
@@ -205,13 +205,13 @@ class MomentTests(CachedFederatedCITest):
 
     def _partial(self, positions: IndexArray) -> FloatVector:
         """Compute partial correlations of s1, ..., sl, x, y in columns of ``positions``."""
-        from cipherdag.statistics.partial_correlation import partial_correlation
+        from cipherdag.statistics.p_values import partial_correlation
 
         # the batch last, as partial_correlation wants it
         return partial_correlation(self._correlations[positions[:, None], positions[None]])
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
-        from cipherdag.statistics.partial_correlation import fisher_z
+        from cipherdag.statistics.p_values import fisher_z
 
         p_value = np.full(len(rows), np.nan)
         size = rows.shape[1] - 2

@@ -7,7 +7,7 @@ maximum is that of all rows together. The models are defined in `statistics.regr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from operator import attrgetter
 
@@ -303,3 +303,18 @@ GLM = CombinationMethod(
     mixes_sites=True,
     tests=("auto",),
 )
+
+
+def _glm_with(
+    name: str, *, site_effect: bool = False, interactions: bool = False
+) -> CombinationMethod:
+    def opened(settings: EvidenceSettings) -> Generator[Question, FloatVector, RegressionTests]:
+        chosen = replace(settings, site_effect=site_effect, interactions=interactions)
+        return open_regressions(chosen)
+
+    return replace(GLM, name=name, open=opened, mixes_sites=not site_effect)
+
+
+GLM_SITE_EFFECT = _glm_with("glm-site-effect", site_effect=True)
+GLM_INTERACTIONS = _glm_with("glm-interactions", interactions=True)
+GLM_BOTH = _glm_with("glm-site-effect-interactions", site_effect=True, interactions=True)

@@ -69,7 +69,7 @@ def differing(tests: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDiff
 
 
 def details_of(tests: Sequence[SiteDifference], names: Sequence[str]) -> list[dict[str, Any]]:
-    """List the tests of each family by name, as `findings.site_differences` reads them."""
+    """List the tests of each family by name, as `findings.doubts` reads them."""
     marginal = [test for test in tests if not test.given]
     given = [test for test in tests if test.given]
     families = ((marginal, differing(marginal)), (given, differing(given, len(marginal))))

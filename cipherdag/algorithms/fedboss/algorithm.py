@@ -29,7 +29,6 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.fedboss.compared_scores import ComparedScores
 from cipherdag.algorithms.fedboss.compared_search import ClassSearch, start_of
-from cipherdag.algorithms.fedboss.equivalence_search import greedy
 from cipherdag.algorithms.fedboss.grow_shrink import (
     GrowShrinkTrees,
     edge_worths,
@@ -39,9 +38,13 @@ from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.moment_search import best_by_moments
 from cipherdag.algorithms.fedboss.order_search import best_of_starts
 from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, reported
-from cipherdag.algorithms.fedboss.set_families import Budget
-from cipherdag.algorithms.fedboss.set_sources import SetPenalty
-from cipherdag.algorithms.fedboss.settings import ScoreSettings, require_rows
+from cipherdag.algorithms.fedboss.set_sources import DISCOUNT, SetPenalty
+from cipherdag.algorithms.fedboss.settings import (
+    LARGEST_TABLE,
+    ScoreSettings,
+    require_rows,
+    set_score,
+)
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.algorithms.parameters import Reveal, require, within, without
 from cipherdag.arrays import BoolMatrix, FloatVector
@@ -54,7 +57,7 @@ from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.gather import gather_two
-from cipherdag.questions.pooled_data import ColumnKinds, Columns, SmallCells, Tables
+from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
@@ -62,13 +65,6 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.verdicts import FEWEST_SITES
 
 Searching = Generator[Question, FloatVector, FedBOSSOutcome]
-
-MOST_STARTS = 1000
-LEAVE_OUT = "withheld leave-out"
-NO_TABLES = (
-    "and with scores sites or within_sites none are opened: set within_sites to false "
-    "(--no-within-sites), which takes differences between sites for dependences"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,19 +75,10 @@ class FedBOSS(ScoreSettings):
         reveal: What everybody learns of scores. ``bits``: which of two scores over all sites is
             higher, computed by secure multiparty computation (``docs/explanation/bits.md``), and
             the bits of FedPC's tests; the search goes from FedPC's graph over equivalence classes,
-            and needs `within_sites` and no choice of `scores`. ``sums``: the scores, or the tables
-            and moments that they are computed from. ``auto``: ``bits``, but ``sums`` of columns
-            that are all numbers and miss none, of one site alone, and where `search`, `scores` or
-            `within_sites` are not the default.
-        search: How graphs are searched, with ``sums``: ``boss``: best order score search;
-            ``ges``: greedy equivalence search, from the empty graph (or required edges) by
-            insertions, deletions and turns.
-        restarts: How often ``boss`` starts again from the best graph so far, with some variables
-            placed at random; from covariances, how often in a row with no better graph,
-            and three times as often up to 100 variables.
-        compare_sites: Whether to look for variables that are distributed differently at the sites:
-            with ``sums``, marginally and given their neighbours, which takes two rounds at the end
-            where some differ.
+            and needs `within_sites`. ``sums``: the scores, or the tables and moments that they are
+            computed from; and which variables are distributed differently at the sites,
+            marginally and given their neighbours. ``auto``: ``bits``, but ``sums`` of columns that
+            are all numbers and miss none, of one site alone, and without `within_sites`.
         knowledge: Background knowledge in a TOML file: forbidden and required edges, and tiers.
         bootstrap: Number of bootstrap replicates, which say how certain each edge is: every site
             redraws its rows, and the run is repeated in the same rounds, with as large a budget
@@ -105,26 +92,29 @@ class FedBOSS(ScoreSettings):
     name: ClassVar[str] = "fedboss"
     title: ClassVar[str] = "FedBOSS"
     use: ClassVar[str] = "Learn a causal graph by scores; try this one first."
-    usual: ClassVar[tuple[str, ...] | None] = ("reveal", "bootstrap", "max_parents")
+    usual: ClassVar[tuple[str, ...] | None] = ("reveal", "bootstrap", "penalty")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
+    retired: ClassVar[dict[str, object]] = {
+        "scores": "pooled",
+        "score": "auto",
+        "table_penalty": 1.0,
+        "prior_rows": 1.0,
+        "per_parent": 1.0,
+        "withheld": "sites",
+        "discount": DISCOUNT,
+        "max_cells": LARGEST_TABLE,
+        "search": "boss",
+        "compare_sites": True,
+    }
+
     reveal: Reveal = "auto"
-    search: Literal["boss", "ges"] = "boss"
-    restarts: int = within(5, 0, MOST_STARTS)
-    compare_sites: bool = True
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
 
     def check(self) -> None:
         """Refuse what does not go together."""
-        tables = self.scores == "pooled" and not self.within_sites
-        leaves_out = self.withheld == "leave-out"
-        for needed, what in ((self.score == "bdeu", "score bdeu"), (leaves_out, LEAVE_OUT)):
-            require(tables or not needed, f"{what} needs tables, {NO_TABLES}")
-        require(
-            self.reveal != "bits" or self.closable,
-            "reveal bits needs within_sites, and scores pooled, which is their default",
-        )
+        require(self.reveal != "bits" or self.within_sites, "reveal bits needs within_sites")
 
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns a `FedBOSSOutcome`.
@@ -135,13 +125,13 @@ class FedBOSS(ScoreSettings):
         Returns:
             The outcome. Rounds of ``bits``: those of FedPC, two more, and two for every iteration
             of the search, or more where a round would have more than 20,000 comparisons. Of
-            ``sums``: two for numbers, one more where spreads differ, and one to three more with
-            `compare_sites`; else two to four, and as many as the search needs, about `max_rounds`
+            ``sums``: two for numbers, one more where spreads differ, and one to three more to
+            compare the sites; else two to four, and as many as the search needs, about `max_rounds`
             at most.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, the score
-                does not fit the columns, or the seed is negative.
+            ParameterError: The knowledge contradicts itself or names other variables, or the seed
+                is negative.
             SiteUnreachableError: A site left: scores over fewer sites compare with no others.
         """
         require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
@@ -160,56 +150,40 @@ class FedBOSS(ScoreSettings):
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         """What the scores open, at most: what columns are decides which of it."""
-        sums_of_numbers = sums(Quantity.ROWS, Quantity.WITHIN, Quantity.VARIANCES)
         opened: list[tuple[Disclosure, ...]] = [Resampled.discloses] if self.bootstrap else []
         if self.opened_of_categories == "bits":
             opened += [ScoreComparisons.discloses, FedPC(reveal="bits").disclosures()]
         if self.reveal != "bits":
             opened += [Columns(n_variables=1, few=True).disclosures, LogLikelihoods.discloses]
-            opened += [SiteDifferences.discloses] if self.compare_sites else []
-            if self.within_sites:
-                opened += [sums_of_numbers] if self.scores == "pooled" else []
-            elif self.scores == "pooled":
-                opened += [sums(Quantity.ROWS, Quantity.MOMENTS), Tables.discloses]
-                opened += [SmallCells.discloses]
+            opened += [SiteDifferences.discloses]
+            within = sums(Quantity.ROWS, Quantity.WITHIN, Quantity.VARIANCES)
+            pooled = sums(Quantity.ROWS, Quantity.MOMENTS, Quantity.TABLES)
+            opened += [within if self.within_sites else pooled]
         return joined(*opened)
 
     def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
         """Without the options of scores, or of a search, that the run did not need."""
         bits = conclusion.opens_bits
         tables = bits or columns != "continuous"
-        score = {"discrete": "qnml", "continuous": "bic"}.get(columns or "mixed", "bic and qnml")
         used = Algorithm.used(self, conclusion, columns) | {"reveal": "bits" if bits else "sums"}
-        used["score"] = score if self.score == "auto" else self.score
         return without(
             used,
             penalty=columns != "discrete",
-            table_penalty=columns != "continuous" and self.score == "bic",
-            prior_rows=self.score == "bdeu",
-            withheld=tables and not self.within_sites,
-            discount=self.within_sites and tables,
-            max_cells=tables,
             max_rounds=tables,
             max_values=tables,
-            scores=not bits,
-            search=not bits,
-            restarts=not bits and self.search == "boss",
-            compare_sites=not bits,
+            restarts=not bits,
         )
 
     def report(self, conclusion: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""
-        pooled = self.scores == "pooled" and not self.within_sites
-        return reported(
-            conclusion, steps="phases" if self.search == "ges" else "starts", pooled=pooled
-        )
+        return reported(conclusion, pooled=not self.within_sites)
 
     @property
     def opened_of_categories(self) -> Literal["bits", "sums"]:
         """What is opened of categories where `reveal` is ``auto``; else what it says."""
         if self.reveal != "auto":
             return self.reveal
-        return "bits" if self.closable and self.search == "boss" else "sums"
+        return "bits" if self.within_sites else "sums"
 
     def _run(self, facts: Facts, *, resampled: bool = False) -> Searching:
         constraints = (self.knowledge or Knowledge()).over(facts.names)
@@ -233,13 +207,13 @@ class FedBOSS(ScoreSettings):
         tests = FedPC(reveal="bits", knowledge=self.knowledge, max_rows=self.max_rows)
         tests.check_sites(facts.n_sites)
         tested = yield from tests.learn(facts, constraints, resampled=resampled)
-        score, budget = self.set_score(columns.rows), Budget(self.max_rounds, self.max_values)
-        settings = self.search_settings(score, columns)
+        score, budget = set_score(columns.rows), self.budget
+        bounds = self.bounds_of_sets(score, columns)
         scores = ComparedScores(
-            SetPenalty(columns.categories, score, self.penalty),
-            per_parent=settings["per_parent"],
+            SetPenalty(columns.categories, score, self.scoring.penalty),
+            per_parent=bounds["per_parent"],
             n_sites=facts.n_sites,
-            discount=self.discount,
+            discount=DISCOUNT,
             max_rows=self.max_rows,
             budget=budget,
         )
@@ -247,8 +221,8 @@ class FedBOSS(ScoreSettings):
         search = ClassSearch(
             scores,
             (yield from scores.near()),
-            max_cells=self.max_cells,
-            max_parents=self.parents_of_sets,
+            max_cells=bounds["max_cells"],
+            max_parents=bounds["max_parents"],
             permitted=partial(
                 permitted, forbidden=dag_of(constraints.forbidden), required=required
             ),
@@ -275,25 +249,22 @@ class FedBOSS(ScoreSettings):
     def _run_on_sums(
         self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
     ) -> Searching:
-        budget = Budget(self.max_rounds, self.max_values)
+        budget = self.budget
         bounds = {"fewest": facts.fewest, "max_rows": self.max_rows}
-        compared = columns if self.compare_sites and not resampled else None
+        compared = None if resampled else columns
         scores, marginal = yield from gather_two(
             self.open_scores(columns, facts.n_sites, budget),
             marginal_differences(compared, **bounds),
         )
         required = dag_of(constraints.required)
         trees = GrowShrinkTrees(scores, dag_of(constraints.forbidden), required)
-        if self.search == "ges":
-            (best,) = yield from search_jointly(trees, [greedy(required, trees)])
+        rng, restarts = np.random.default_rng(facts.seed), self.scoring.restarts
+        if isinstance(scores, MomentScores):
+            searches = [best_by_moments(trees, scores, restarts, rng)]
+            (best,) = yield from search_jointly(trees, searches)
         else:
-            rng = np.random.default_rng(facts.seed)
-            if isinstance(scores, MomentScores):
-                searches = [best_by_moments(trees, scores, self.restarts, rng)]
-                (best,) = yield from search_jointly(trees, searches)
-            else:
-                order = topological(required)
-                best = yield from best_of_starts(trees, order, self.restarts, rng)
+            order = topological(required)
+            best = yield from best_of_starts(trees, order, restarts, rng)
         arcs = self._class_of(best.dag, constraints)
         given = yield from differences_given_neighbours(compared, marginal, arcs | arcs.T, **bounds)
         return FedBOSSOutcome(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.equivalence_search import after_phase
+from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
 from cipherdag.algorithms.fedboss.grow_shrink import (
     NO_GRAPH,
     BestGraph,
@@ -285,5 +285,5 @@ class Descents:
 
     def _less(self, dag: Dag) -> Waiting[Dag]:
         if dag not in self._without:
-            self._without[dag], _ = yield from after_phase(dag, self._trees, "delete")
+            self._without[dag] = yield from after_deletions(dag, self._trees)
         return self._without[dag]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.equivalence_search import after_phase
+from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
 from cipherdag.algorithms.fedboss.grow_shrink import (
     BestGraph,
     GrowShrinkTrees,
@@ -210,7 +210,7 @@ def _converged(trees: GrowShrinkTrees, order: Sequence[int]) -> Waiting[_Converg
     while True:
         search = OrderSearch(trees, order)
         yield from search.run(least)
-        dag, _ = yield from after_phase(search.dag, trees, "delete")
+        dag = yield from after_deletions(search.dag, trees)
         total = trees.total(dag)
         if best is not None and total < best.total + least:
             return best

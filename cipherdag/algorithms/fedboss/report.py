@@ -9,12 +9,11 @@ from typing import Any
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
 from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.findings.doubts import DIFFERING, TAKEN_FOR_EDGES, differences_report, row_details
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.row_warnings import row_details
-from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
@@ -24,15 +23,12 @@ BY_COMPARISON = "Without it the score over all sites is lower."
 NOT_COMPARED = "The search ended before it had compared the score without it."
 SCORED = {
     "pooled": "sets of variables were scored from tables over all sites",
-    "withheld": "sets were not: some site withholds their table",
     "sites": "sets of variables were scored from the likelihoods of single sites",
 }
-RISES = {
-    "starts": "The best score so far, after the first search and after every one that started "
-    "again from what was best: where it still rises at the end, more starts may find more.",
-    "phases": "The score after every phase: insertions, deletions and turns of edges, until none "
-    "of them gains.",
-}
+RISES = (
+    "The best score so far, after the first search and after every one that started again from "
+    "what was best: where it still rises at the end, more starts may find more."
+)
 """What the curve of the score shows."""
 BETWEEN = (
     "Scores are of all sites' rows as if of one site: columns whose levels differ between sites "
@@ -101,7 +97,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         | row_details(outcome.rows, [names[v] for v in outcome.incomplete])
     )
     if outcome.differences:
-        details[DETAIL] = details_of(outcome.differences, names)
+        details[DIFFERING] = details_of(outcome.differences, names)
     conclusion = LearntGraph.of_dag(
         names,
         outcome.dag,
@@ -113,18 +109,17 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     return conclusion.with_replicates(outcome.bootstrap)
 
 
-def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
+def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     """The score in a sentence, its curve, and the confidence of every edge.
 
     Args:
         conclusion: With its details.
-        steps: What the points of the curve are: "starts" or "phases".
         pooled: Whether rows of all sites were to be scored as if of one site.
     """
     details = conclusion.details
     mixes = pooled and not details.get("sets", {}).get("sites")
     taken = TAKEN_FOR_EDGES.format("Scores of all sites' rows take", "without --no-within-sites")
-    panels, note = _of_search(details, steps)
+    panels, note = _of_search(details)
     limits = (*[CUT_SHORT] * details["cut_short"], *[BETWEEN] * mixes)
     report = Report(panels=panels, notes=(note,), limits=limits)
     report += differences_report(details, taken if mixes else "")
@@ -133,26 +128,26 @@ def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
     return report
 
 
-def _of_search(details: Mapping[str, Any], steps: str) -> tuple[tuple[Curves, ...], Note]:
+def _of_search(details: Mapping[str, Any]) -> tuple[tuple[Curves, ...], Note]:
     """The curve of the score, and what was scored or compared in words."""
     if "comparisons" in details:
         count = details["comparisons"]
         return (), Note(f"{count} comparisons of two scores over all sites; no score was opened")
     curve = details["score_curve"]
-    found, first = f"{curve[-1]:.3f} after {len(curve)} {steps}", f"the first {curve[0]:.3f}"
+    found, first = f"{curve[-1]:.3f} after {len(curve)} starts", f"the first {curve[0]:.3f}"
     said = f"Score (log likelihood) {found} ({first})"
     counts = tuple(
         f"{count} {SCORED[method]}" for method, count in details["sets"].items() if count
     )
-    return (_curve(curve, steps),), Note(said, counts)
+    return (_curve(curve),), Note(said, counts)
 
 
-def _curve(curve: Sequence[float], steps: str) -> Curves:
+def _curve(curve: Sequence[float]) -> Curves:
     points = tuple((float(number), score) for number, score in enumerate(curve, start=1))
     return Curves(
         title="Score of the best graph",
-        note=RISES[steps],
-        x_label=f"{steps} of the search",
+        note=RISES,
+        x_label="starts of the search",
         y_label="score, in units of log likelihood",
         series=(Series("best so far", points),),
     )

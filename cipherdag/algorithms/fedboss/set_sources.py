@@ -1,7 +1,7 @@
 """Scores of families from tables of all sites together, or from the sites' likelihoods added up.
 
 A table tells those of all its subsets, so of the sets of a wave only those are asked for that are
-in no other. What needs a table that some site withholds is no candidate.
+in no other.
 
 Of likelihoods every site says of a set how well its own distribution of these variables explains
 its rows, freed of what chance alone would explain; the sum stands for the likelihood of all rows,
@@ -28,6 +28,9 @@ from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore
+
+DISCOUNT = 3
+"""How many times what chance alone explains at a site is taken off its likelihood."""
 
 
 class TableScores(SetFamilies):
@@ -69,24 +72,14 @@ class TableScores(SetFamilies):
         return None
 
     def _learn(self, masks: Sequence[int]) -> Asking:
-        """One round, or two where a site restricts counts."""
-        restricted = self._tables.kinds.restricted
-        rounds, values = 1 + restricted, len(masks) * restricted
+        """One round."""
         asked = _in_no_other(masks)
-        values += int(sum(cells.sum() for cells in map(self._tables.cells, positions_of(asked))))
-        if not self._budget.spend(rounds=rounds, values=values):
+        values = int(sum(cells.sum() for cells in map(self._tables.cells, positions_of(asked))))
+        if not self._budget.spend(rounds=1, values=values):
             self.closed = True
             return
-        yield from self._tables.find_withheld(positions_of(masks))
-        refused = {mask for mask in masks if restricted and self._is_withheld(mask)}
-        asked = _in_no_other([mask for mask in masks if mask not in refused])
         yield from self._tables.ask(positions_of(asked))
-        self.tally["withheld"] += len(refused)
-        self._values.update(dict.fromkeys(refused, None))
         self._keep(asked)
-
-    def _is_withheld(self, mask: int) -> bool:
-        return bool(self._tables.withheld(np.array([tuple(members(mask))], dtype=np.int64))[0])
 
     def _keep(self, asked: Sequence[int]) -> None:
         """Score the tables given, and those of all their subsets."""
@@ -171,7 +164,6 @@ class LikelihoodScores(SetFamilies):
         score: Its penalty is taken from likelihoods.
         cost: The penalty of a set.
         budget: What may be asked.
-        discount: See `LogLikelihoods`.
         max_rows: Declared bound of a site's rows.
         settings: See `SetFamilies`.
 
@@ -186,7 +178,6 @@ class LikelihoodScores(SetFamilies):
         cost: SetPenalty,
         budget: Budget,
         *,
-        discount: int,
         max_rows: int,
         **settings: int,
     ) -> None:
@@ -195,7 +186,6 @@ class LikelihoodScores(SetFamilies):
         self._score = score
         self._cost = cost
         self._budget = budget
-        self._discount = discount
         self._max_rows = max_rows
         # as all rows' table of no variable has it
         self._values[0] = self._of_nothing = score.plain.of_nothing
@@ -216,7 +206,7 @@ class LikelihoodScores(SetFamilies):
             n_variables=self.n_variables,
             counts=counts,
             members=members,
-            discount=self._discount,
+            discount=DISCOUNT,
             max_rows=self._max_rows,
         )
         # as the blocks are packed

@@ -17,7 +17,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.fedcd.cycles import in_likeliest_order, without_cycles
 from cipherdag.algorithms.fedcd.report import FedCDOutcome, concluded, reported
-from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.algorithms.parameters import Range, preset, require, settings, within
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
@@ -44,16 +44,15 @@ Asking = Generator[Question, FloatVector, FedCDOutcome]
 
 ROUNDING = 2.0**-20
 
-TRAINING = frozenset(Training.__struct_fields__)
-VARIED = TRAINING | {"aggregation", "rounds", "max_rows"}
+VARIED = frozenset(Training.__struct_fields__) | {"aggregation", "rounds"}
 PROPORTIONAL = frozenset({"full_mass"})
-NEVER = -1.0
-"""As `consensus`: all rounds are run."""
+TRAINED = {name: Range(1, limit) for name, limit in TRAINING_LIMITS.items()}
+TRAINED["sparsity"] = Range(0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
-    """Fed-CD's parameters; `ask` is the algorithm.
+class Averaging:
+    """How beliefs are averaged from round to round; the usual ones are those of this package.
 
     Attributes:
         aggregation: How the sites' beliefs are averaged: by ``proximity`` (Eq. 7) or ``naive``
@@ -62,21 +61,6 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             are exchanged, and the last belief enters the training as its start and as the prior
             term of Eq. 2; ``code``: logits are averaged and trained from, without a prior term, and
             weighed by distance.
-        method: What each site learns with: ``enco``; ``sdi``, which has one logit per edge; or
-            DCDI, whose graphs are made acyclic, with numbers that are normal (``dcdi-g``) or follow
-            a deep sigmoidal flow (``dcdi-dsf``). ``code`` takes ``enco``, since the others have no
-            orientation logits.
-        intervention_type: What an experiment does to its target: it replaces the mechanism
-            (``perfect``), or changes it and leaves the parents (``imperfect``), with DCDI only.
-            Which variables a row's experiment targets must be known.
-        rounds: Most federated rounds.
-        epochs: Times that a site runs both stages of training in a round.
-        fit_steps: Steps of distribution fitting in an epoch; of DCDI, whose one stage fits both.
-        graph_steps: Steps of graph fitting in an epoch; none with DCDI.
-        batch: Rows in a step.
-        graphs: Graphs drawn in a step of graph fitting.
-        hidden: Width of the networks.
-        sparsity: Price of an edge: lambda_sparse of Eq. 1.
         prior_weight: Weight of the last belief in training: lambda_prior of Eq. 2; the paper gives
             no value.
         start: What training starts from: psi (``expected``) or a draw of Ber(psi) (``sampled``, the
@@ -91,9 +75,37 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         decay: Factor of the weight per edge on the way from an intervention, with ``code`` only; 1,
             the program's in its unbalanced runs, leaves distance out.
         least_weight: Weight of a pair with no intervention upstream, with ``code`` only.
-        consensus: Average edge entropy, in bits, at which the run stops: once it is that low and
-            the aggregated graph did not change; below 0 all rounds are run.
-        max_rows: Most rows that a site may have, a power of two.
+        every_round: Whether all rounds are run; else a run stops once all sites have the same graph
+            and it did not change.
+    """
+
+    aggregation: Literal["proximity", "naive"] = "proximity"
+    reference: Literal["paper", "code"] = "paper"
+    prior_weight: float = 0.001
+    start: Literal["expected", "sampled"] = "expected"
+    sharpness: float = 2.0
+    full_mass: int = 100
+    reach: Literal["ends", "tails", "edges"] = "ends"
+    decay: float = within(0.5, 0.0, 1.0, above=True)
+    least_weight: float = within(1e-5, LEAST_WEIGHT, 1.0)
+    every_round: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
+    """Fed-CD's parameters; `ask` is the algorithm.
+
+    Attributes:
+        method: What each site learns with: ``enco``; ``sdi``, which has one logit per edge; or
+            DCDI, whose graphs are made acyclic, with numbers that are normal (``dcdi-g``) or follow
+            a deep sigmoidal flow (``dcdi-dsf``). The published program takes ``enco``, since the
+            others have no orientation logits.
+        intervention_type: What an experiment does to its target: it replaces the mechanism
+            (``perfect``), or changes it and leaves the parents (``imperfect``), with DCDI only.
+            Which variables a row's experiment targets must be known.
+        rounds: Most federated rounds.
+        training: How long a site trains in a round, and how large its networks are.
+        averaging: How beliefs are averaged from round to round.
 
     Leaks:
         With ``proximity`` the sum of weights tells how many sites intervened near an edge, and how
@@ -108,37 +120,23 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     reads: ClassVar[frozenset[Reading]] = frozenset({"interventions", "relations"})
     published: ClassVar[Mapping[str, Published]] = {
         "paper": Published(
-            {"start": "sampled", "reach": "edges", "consensus": NEVER},
+            {"start": "sampled", "reach": "edges", "every_round": True},
             VARIED | PROPORTIONAL | {"method", "prior_weight", "sharpness"},
             needed=PROPORTIONAL,
         ),
         "code": Published(
-            {"reference": "code", "batch": 64, "consensus": NEVER},
+            {"reference": "code", "batch": 64, "every_round": True},
             VARIED | {"decay", "least_weight"},
         ),
     }
 
-    aggregation: Literal["proximity", "naive"] = "proximity"
-    reference: Literal["paper", "code"] = "paper"
+    retired: ClassVar[dict[str, object]] = {"consensus": 0.0, "max_rows": 1 << 20}
+
     method: Method = "enco"
     intervention_type: InterventionType = "perfect"
     rounds: int = within(10, 1)
-    epochs: int = within(2, 1, TRAINING_LIMITS["epochs"])
-    fit_steps: int = within(1000, 1, TRAINING_LIMITS["fit_steps"])
-    graph_steps: int = within(100, 1, TRAINING_LIMITS["graph_steps"])
-    batch: int = within(128, 1, TRAINING_LIMITS["batch"])
-    graphs: int = within(100, 1, TRAINING_LIMITS["graphs"])
-    hidden: int = within(64, 1, TRAINING_LIMITS["hidden"])
-    sparsity: float = within(0.004, 0.0, 1.0)
-    prior_weight: float = 0.001
-    start: Literal["expected", "sampled"] = "expected"
-    sharpness: float = 2.0
-    full_mass: int = 100
-    reach: Literal["ends", "tails", "edges"] = "ends"
-    decay: float = within(0.5, 0.0, 1.0, above=True)
-    least_weight: float = within(1e-5, LEAST_WEIGHT, 1.0)
-    consensus: float = within(0.0, NEVER)
-    max_rows: int = row_bound()
+    training: Training = settings(Training(), TRAINED)
+    averaging: Averaging = preset(Averaging())
 
     def check(self) -> None:
         """Refuse what no site would train by."""
@@ -150,7 +148,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         """Beliefs, how many sites hold them, and what the weights add."""
-        weights = Quantity.ROWS if self.aggregation == "naive" else Quantity.WEIGHTS
+        weights = Quantity.ROWS if self.averaging.aggregation == "naive" else Quantity.WEIGHTS
         return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES, weights))
 
     @property
@@ -189,12 +187,13 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             last, entropy = aggregate(question, sums)
             entropies.append(entropy)
             new = binary_graph(last)
-            agreed = entropy <= self.consensus and graph is not None and np.array_equal(new, graph)
+            same = graph is not None and np.array_equal(new, graph)
+            agreed = same and entropy == 0.0 and not self.averaging.every_round
             graph = new
         assert last is not None, "there is at least one round"
         assert graph is not None, "there is at least one round"
         belief = edge_probability(last)
-        if self.reference == "code":
+        if self.averaging.reference == "code":
             arcs, cut = in_likeliest_order(graph, belief, last[1])
         else:
             arcs, cut = without_cycles(graph, belief)
@@ -205,6 +204,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     def _question(
         self, n_variables: int, number: int, seed: int, last: FloatMatrix | None
     ) -> LocalBeliefs:
+        how = self.averaging
         try:
             return LocalBeliefs(
                 n_variables=n_variables,
@@ -213,19 +213,16 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
                 belief=b"" if last is None else pack_beliefs(last),
                 method=self.method,
                 intervention_type=self.intervention_type,
-                reference=self.reference,
-                aggregation=self.aggregation,
-                start=self.start,
-                training=Training(
-                    **{name: getattr(self, name) for name in Training.__struct_fields__}
-                ),
-                prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
-                sharpness=self.sharpness,
-                full_mass=self.full_mass,
-                reach=self.reach,
-                decay=self.decay,
-                least_weight=self.least_weight,
-                max_rows=self.max_rows,
+                training=self.training,
+                reference=how.reference,
+                aggregation=how.aggregation,
+                start=how.start,
+                prior_weight=how.prior_weight if how.reference == "paper" else 0.0,
+                sharpness=how.sharpness,
+                full_mass=how.full_mass,
+                reach=how.reach,
+                decay=how.decay,
+                least_weight=how.least_weight,
             )
         except ValueError as error:
             raise ParameterError(str(error)) from error

@@ -8,11 +8,10 @@ from typing import Any
 
 from cipherdag.algorithms.fedcd.cycles import CutEdge
 from cipherdag.arrays import BoolMatrix, FloatMatrix
+from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import Panel, TablePanel
+from cipherdag.findings.panels import HeatMap, Panel, TablePanel
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 

@@ -30,7 +30,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.fedcmfs.report import least_p, measure
-from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.parameters import LEVELS, one_of, preset, require, within
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
@@ -122,10 +122,11 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             correlation; three or more categories count as the numbers that they are, and have to
             be); ``regression``: nested regressions of any columns, logistic where one has two
             categories.
-        retrieval: Which features step FedCFR brings back: ``paper``: X to label C if a set S that
-            holds a label D separates X from C and S without D does not. ``interchangeable``: only
-            if C also separates X from D in D's place, so that the data cannot tell the two labels
-            apart; without sampling error the first adds features that are no parents or children
+        retrieval: Which features step FedCFR brings back, which presets alone choose: ``paper``: X
+            to label C if a set S that holds a label D separates X from C and S without D does not.
+            ``interchangeable``: only if C also separates X from D in D's place, so that the data
+            cannot tell the two labels apart; without sampling error the first adds features that
+            are no parents or children
             (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
 
     Leaks:
@@ -143,14 +144,16 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED)}
 
+    retired: ClassVar[dict[str, object]] = {"dof": "adjusted"}
+
     bits_by_default: ClassVar[tuple[str, ...]] = COMBINATIONS
 
-    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True, steps=LEVELS)
     evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
     k1: float = within(10.0, 0.0, 100.0)
     k2: float = within(10.0, 0.0, 100.0)
     test: str = one_of("auto", offered_tests("fedcmfs"))
-    retrieval: Literal["interchangeable", "paper"] = "interchangeable"
+    retrieval: Literal["interchangeable", "paper"] = preset("interchangeable")
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
@@ -326,7 +329,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             test=CITestSpec(
                 alpha=self.alpha,
                 name="by-type" if self.test == "auto" else self.test,
-                dof=self.dof,
                 constant="untestable",
             ),
             max_cond_size=self.max_cond_size,

@@ -32,11 +32,11 @@ from cipherdag.algorithms.fedfci.search import (
     testable,
     triple_constraints,
 )
-from cipherdag.algorithms.parameters import require, within
+from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
-from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.graph import LearntPAG
 from cipherdag.graphs.ancestral.classes import nearest_pag
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.endpoints import CIRCLE, NONE
@@ -45,8 +45,8 @@ from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
 from cipherdag.questions.question import Question
 
-MOST_GRAPHS = 10_000_000
-"""That `integrate` may look at: some hours."""
+MOST_GRAPHS = 100_000
+"""That ``integrate`` looks at."""
 
 Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
@@ -60,17 +60,16 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             may separate them does, neighbours or not (Possible-D-SEP: on paths between the two, of
             what may be a cause of one of them). ``rfci``: given neighbours alone, and only what is
             read off a triple or a path is tested further: far fewer tests and smaller sets; edges
-            may stay that ``fci`` takes out.
+            may stay that ``fci`` takes out. ``integrate``: where sites measured different variables
+            those graphs over all variables that have, among the variables of every group of sites,
+            the group's PAG (`graphs.ancestral.integration`). With the others the rules are applied
+            to all variables at once, those that hold whatever a group lacks.
         selection: Whether rows may have been selected by what variables cause: rules 5 to 7. Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
         knowledge: Background knowledge in a TOML file: required edges are direct causes; a
             forbidden edge (a, b) and tiers say that a is no cause of b, not even through others,
             for what is between them may be unmeasured. Such a pair may still have an edge: an
             unmeasured cause of both.
-        integrate: Most graphs to search where sites measured different variables: those over all
-            variables that have, among the variables of every group of sites, the group's PAG
-            (`graphs.ancestral.integration`). 0: none; the rules are applied to all
-            variables at once, those that hold whatever a group lacks.
 
     Leaks:
         Which tests are asked tells sites the skeleton after every layer, and which sets lie beyond
@@ -83,9 +82,13 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
     usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal", "bootstrap")
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
 
-    search: Literal["fci", "rfci"] = "fci"
+    retired: ClassVar[dict[str, object]] = GraphFromTests.retired | {
+        "integrate": 0,
+        "kernel_rows": 1000,
+    }
+
+    search: Literal["fci", "rfci", "integrate"] = "fci"
     selection: bool = False
-    integrate: int = within(0, 0, MOST_GRAPHS)
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
@@ -97,28 +100,28 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             "one of them",
         )
         require(
-            not (self.integrate and (self.knowledge or self.selection or self.bootstrap)),
-            "integrate goes through graphs without selection that the tests allow; it cannot take "
-            "knowledge, selection or bootstrap yet",
+            not (self._integrates and (self.knowledge or self.selection or self.bootstrap)),
+            "search integrate goes through graphs without selection that the tests allow; it "
+            "cannot take knowledge, selection or bootstrap yet",
         )
 
     def check_measured(self, measured: Measured) -> None:
         """Take sites that lack variables where the evidence and the search do."""
         GraphFromTests.check_measured(self, measured)
         require(
-            measured.everywhere or self.search == "fci",
+            measured.everywhere or self.search != "rfci",
             "sites lack variables, of which search rfci would take edges for granted that no site "
             "can test; choose search fci",
         )
         require(
-            not self.integrate or not measured.everywhere,
-            "every site measured every variable, so that there is nothing to integrate; leave "
-            "integrate at 0",
+            not self._integrates or not measured.everywhere,
+            "every site measured every variable, so that there is nothing to integrate; choose "
+            "search fci",
         )
 
     def conclude(self, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
         """The PAG by name, and why its edges stand."""
-        return self._concluded(outcome, facts, self.integrate)
+        return self._concluded(outcome, facts, MOST_GRAPHS * self._integrates)
 
     def decisions(self, outcome: FedFCIOutcome, facts: Facts) -> bytes:
         """The graph of the run and every group's: what is integrated of them follows from these."""
@@ -127,7 +130,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def report(self, conclusion: LearntPAG) -> Report:
         """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
-        report = report_on_tests(conclusion, self.evidence, site_effect=self.site_effect)
+        report = report_on_tests(conclusion, self.evidence)
         return with_fitting(conclusion, report)
 
     @staticmethod
@@ -143,9 +146,9 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         """
         settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
-        compared = self.compare_sites and not (self.closed or resampled)
+        compared = not (self.closed or resampled)
         columns = source.kinds if compared else None
-        if self.integrate:
+        if self._integrates:
             outcome, differences = yield from compare_sites_meanwhile(
                 columns,
                 settings,
@@ -167,6 +170,10 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             differences=differences,
             removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),
         )
+
+    @property
+    def _integrates(self) -> bool:
+        return self.search == "integrate"
 
     def _concluded(self, outcome: FedFCIOutcome, facts: Facts, integrate: int) -> LearntPAG:
         remarks = remarks_of(

@@ -22,14 +22,14 @@ from cipherdag.algorithms.constraint_based.report import details_of_tests
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, support_of
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.findings.doubts import Saying, UnresolvedTriple, unresolved_details
 from cipherdag.findings.finding import Note, Report
+from cipherdag.findings.graph import LearntPAG
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
-from cipherdag.findings.pag import LearntPAG
-from cipherdag.findings.unresolved import Saying, UnresolvedTriple, unresolved_details
+from cipherdag.graphs.ancestral.classes import dag_of_pag
 from cipherdag.graphs.ancestral.integration import integrate_pags
-from cipherdag.graphs.ancestral.projection import dag_of_pag
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.endpoints import ARROW

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -40,15 +40,15 @@ from cipherdag.algorithms.fedpc.voting import (
     by_scores,
     voted_skeleton,
 )
-from cipherdag.algorithms.parameters import one_of, require, within, without
+from cipherdag.algorithms.parameters import one_of, preset, require, within
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import Conflicts, triples_over
-from cipherdag.questions.ci_tests import MOST_KERNEL_ROWS, ColumnTypes
+from cipherdag.graphs.orientation import triples_over
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, CITestSpec
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
@@ -63,8 +63,6 @@ from cipherdag.questions.verdicts import EdgeVerdicts
 
 Asking = Generator[Question, FloatVector, FedPCOutcome]
 
-VOTE_SHARE = 0.3
-"""The paper's."""
 EXACT = {
     "evidence": "vote",
     "reveal": "sums",
@@ -72,6 +70,8 @@ EXACT = {
     "kernel_rows": MOST_KERNEL_ROWS,
 }
 VARIED = frozenset({"vote_share", "test", "max_rows"})
+Sepset = Literal["max", "mean", "vote", "search"]
+"""How a separating set is chosen."""
 SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
     "max": (*BestScoreExceeds.discloses, *BestIndexPrecedes.discloses),
     "mean": sums(Quantity.P_VALUES, Quantity.TEST_ROWS, Quantity.SITES),
@@ -81,39 +81,51 @@ SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
-    """FedPC's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
+class Voting:
+    """How votes decide, and sets are chosen; the usual way is that of this package.
 
     Attributes:
-        evidence: How the sites' rows decide a test: ``auto``: ``stratified``, or ``vote`` where a
-            choice is made that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or
-            ``vote``). Else the sites' ``vote`` (the paper), or one test over all sites of a kind
-            that `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
+        reference: Whether to follow the paper or its original program where they differ, both of
+            which let a site that cannot test an edge keep it; with ``auto`` it abstains. ``paper``:
+            order-independent layers, strictly more than `vote_share` of the sites, candidates
+            from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
+            least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
+            means a collider, and the DAG is made by its own rule, which may leave cycles
+            (`fedpc.reference`).
+        vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
+            edge that too few sites can test stays.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
             maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
             by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
             other evidence than ``vote``: the highest p of the round that separated the pair, for
             which nothing more is asked.
-        reference: Whether to follow the paper or its original program where they differ; either
-            implies votes, of which a site that cannot test an edge keeps it. ``auto``: the paper
-            with any evidence, but such a site abstains. ``paper``:
-            order-independent layers, strictly more than ``vote_share`` of the sites, candidates
-            from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
-            least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
-            means a collider, and the DAG is made by its own rule, which may leave cycles
-            (`fedpc.reference`). `as_published` has all other parameters of either, too.
-        vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
-            edge that too few sites can test stays.
+        grid_bits: Precision, in bits, at which the secure maximum compares p-values.
+        kernel_rows: Most rows of a site that the test ``kci`` uses, evenly spaced among its rows.
+            Time grows with its cube.
+    """
+
+    reference: Literal["auto", "paper", "code"] = "auto"
+    vote_share: float = within(0.3, 0.0, 1.0, above=True, below=True)
+    sepset: Sepset = "max"
+    grid_bits: int = within(20, 1, MAX_GRID_BITS)
+    kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
+    """FedPC's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
+
+    Attributes:
+        evidence: How the sites' rows decide a test: ``auto``: ``stratified``. Else the sites'
+            ``vote`` (the paper), or one test over all sites of a kind that
+            `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
         test: Test of conditional independence: ``auto`` follows the schema. ``regression`` takes
             any mixture of columns; ``kci`` is the kernel test of continuous columns, for
             dependences of any form (the paper's FedPC-KBT), with evidence of p-values alone.
-        collider_conflicts: Which colliders come first where no DAG has all: ``strongest``:
-            those of largest support; ``keep``: the first; ``overwrite``: the last; ``auto``:
-            ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
-        grid_bits: Precision, in bits, at which the secure maximum compares p-values.
         knowledge: Background knowledge in a TOML file: forbidden and required edges, and tiers. A
             pair that cannot have an edge is not tested; with other evidence than ``vote``, neither
             is one that must, nor is conditioned on what can be no parent of either.
+        voting: How votes decide, and sets are chosen.
 
     Leaks:
         Unanimous votes reveal every site's vote. Sites learn the skeleton.
@@ -124,30 +136,26 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     use: ClassVar[str] = "Learn a causal graph by tests of independence."
     usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal", "bootstrap")
     other_evidence: ClassVar[tuple[str, ...]] = ("vote",)
+    retired: ClassVar[dict[str, object]] = GraphFromTests.retired | {"collider_conflicts": "auto"}
     published: ClassVar[Mapping[str, Published]] = {
         "paper": Published({"reference": "paper", "max_cond_size": None} | EXACT, VARIED),
         "code": Published({"reference": "code"} | EXACT, VARIED),
     }
 
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
-    sepset: Literal["max", "mean", "vote", "search"] = "max"
-    reference: Literal["auto", "paper", "code"] = "auto"
-    vote_share: float = within(VOTE_SHARE, 0.0, 1.0, above=True, below=True)
-    collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
-    grid_bits: int = within(20, 1, MAX_GRID_BITS)
+    voting: Voting = preset(Voting())
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
-        voting, program = self.decided_by == "vote", self.reference == "code"
+        voting, sepset = self.decided_by == "vote", self.voting.sepset
         self.check_bits()
         require(
-            not (self.closed and voting) or self.sepset == "max",
-            f"reveal bits needs sepset max: for {self.sepset} sums over all candidate sets are "
-            "opened",
+            not (self.closed and voting) or sepset == "max",
+            f"reveal bits needs sepset max: for {sepset} sums over all candidate sets are opened",
         )
         choices = ("max", "mean", "vote") if voting else ("max", "search")
         require(
-            self.sepset in choices,
+            sepset in choices,
             f"sepset must be one of {', '.join(choices)} with evidence {self.decided_by}",
         )
         require(
@@ -156,11 +164,11 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             "learns no set but the chosen one",
         )
         require(
-            voting or not program,
+            voting or self.voting.reference != "code",
             "reference code is the original program, whose evidence is the vote",
         )
         require(
-            self.knowledge is None or not program,
+            self.knowledge is None or self.voting.reference != "code",
             "reference code is the original program, which takes no knowledge",
         )
         self.check_test()
@@ -168,57 +176,52 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     def check_measured(self, measured: Measured) -> None:
         """Take sites that lack variables where the evidence and the rule for colliders do."""
         GraphFromTests.check_measured(self, measured)
-        require(measured.everywhere or self.sepset == "max", ENDS_WITHOUT_MIDDLE)
+        require(measured.everywhere or self.voting.sepset == "max", ENDS_WITHOUT_MIDDLE)
 
     @property
     def decided_by(self) -> str:
         """The evidence that is used: what `evidence` names, or what ``auto`` comes to."""
         if self.evidence != "auto":
             return self.evidence
-        of_votes = self.reference != "auto" or self.sepset in ("mean", "vote")
-        return "vote" if of_votes or self.vote_share != VOTE_SHARE else "stratified"
+        return "stratified" if self.voting.reference == "auto" else "vote"
 
     @property
     def rule(self) -> CollidersBy:
         """The rule for colliders that ``auto`` stands for."""
         if self.colliders != "auto":
             return self.colliders
-        all_sets = self.decided_by != "vote" and self.sepset == "max"
+        all_sets = self.decided_by != "vote" and self.voting.sepset == "max"
         return "p_value_drop" if all_sets else "sepset"
 
-    def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
-        """Without the options of votes where no site voted."""
-        voting, used = self.decided_by == "vote", GraphFromTests.used(self, conclusion, columns)
-        return without(
-            used | {"collider_conflicts": self._conflicts},
-            reference=self.reference != "auto",
-            vote_share=voting,
-            grid_bits=voting and self.sepset == "max",
-        )
+    @property
+    def test_spec(self) -> CITestSpec:
+        """The test that the parameters name."""
+        spec = CITestSpec(alpha=self.alpha, name=self.test)
+        return msgspec.structs.replace(spec, kernel_rows=self.voting.kernel_rows)
 
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         """The candidate separating sets of all unshielded pairs of a skeleton."""
         return msgspec.structs.replace(
             GraphFromTests.separator_search(self, skeleton),
             pool=self._followed.pool,
-            measure=self._followed.measure if self.sepset == "max" else "p_value",
-            grid_bits=self.grid_bits,
+            measure=self._followed.measure if self.voting.sepset == "max" else "p_value",
+            grid_bits=self.voting.grid_bits,
         )
 
     def conclude(self, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
         """The CPDAG by name, why its edges stand, and what was resampled."""
-        return concluded(self, outcome, facts, sepset=self.sepset, reference=self.reference)
+        return concluded(self, outcome, facts, sepset=self.voting.sepset, followed=self._followed)
 
     def evidence_disclosures(self) -> tuple[Disclosure, ...]:
         """What the evidence opens, and with votes what the choice of separating sets does."""
         if self.decided_by != "vote":
             return GraphFromTests.evidence_disclosures(self)
         votes = EdgeVerdicts.discloses if self.closed else EdgeVotes.discloses
-        return joined(votes, SEPARATORS.get(self.sepset, ()))
+        return joined(votes, SEPARATORS.get(self.voting.sepset, ()))
 
     def report(self, conclusion: LearntGraph) -> Report:
         """Confidence of edges, triples that stay open, and differences between sites."""
-        return report_on_tests(conclusion, self.decided_by, site_effect=self.site_effect)
+        return report_on_tests(conclusion, self.decided_by)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedPCOutcome]) -> EdgeCounts:
@@ -228,7 +231,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Asking:
         """The run on the sites' rows, as they are or resampled.
 
-        Rounds: two per layer (with a reference one), then with ``max`` about (grid_bits + log2 of
+        Rounds: two per layer (of a publication one), then with ``max`` about (grid_bits + log2 of
         the number of candidates) / 4, else one per 250,000 candidates. With other evidence than
         ``vote``: those of its kind, of `stable_skeleton` and `strongest_separators`.
         """
@@ -236,7 +239,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             return (yield from self._learn_by_votes(facts, constraints))
         settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
-        compared = self.compare_sites and not (self.closed or resampled)
+        compared = not (self.closed or resampled)
         outcome, differences = yield from compare_sites_meanwhile(
             source.kinds if compared else None,
             settings,
@@ -269,7 +272,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         chosen, judged = yield from separate_and_judge(
             source,
             search,
-            None if self.sepset == "max" else stable.separations,
+            None if self.voting.sepset == "max" else stable.separations,
             None if self.rule == "sepset" else self.rule,
         )
         untested = facts.measured.never(stable.skeleton & ~constraints.joined)
@@ -302,13 +305,12 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             judged,
             open_triples=doubtful,
             by_clarity=self.closed or self.rule == "p_value_drop",
-            conflicts=self._conflicts,
             tie_break_score=stable.tie_break_score,
         )
 
     def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking:
         rule = VoteRule(
-            share=self.vote_share,
+            share=self.voting.vote_share,
             reference=self._followed,
             max_cond_size=self.max_cond_size,
             closed=self.closed,
@@ -317,8 +319,9 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         voted = yield from voted_skeleton(constraints, self.test_spec, rule, present, fewest)
         skeleton = voted.skeleton
         search = self.separator_search(skeleton)
-        if self.sepset in ("mean", "vote"):
-            index, support = yield from by_scores(search, self.sepset, present, fewest)
+        sepset = self.voting.sepset
+        if sepset in ("mean", "vote"):
+            index, support = yield from by_scores(search, sepset, present, fewest)
         else:
             index, support = yield from by_maximum(search, present)
         candidates = search.candidates()
@@ -347,7 +350,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             undirected=undirected,
         )
         if not self._followed.makes_class:
-            arcs = oriented_in_code_order(outcome, constraints, self._conflicts)
+            arcs = oriented_in_code_order(outcome, constraints)
             return replace(outcome, arcs=arcs)
         return oriented(
             outcome,
@@ -355,15 +358,9 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             None,
             open_triples=open_triples,
             by_clarity=False,
-            conflicts=self._conflicts,
             tie_break_score=voted.tie_break_score(outcome.support),
         )
 
     @property
     def _followed(self) -> Reference:
-        return REFERENCES[self.reference]
-
-    @property
-    def _conflicts(self) -> Conflicts:
-        taken = self.collider_conflicts
-        return self._followed.conflicts if taken == "auto" else taken
+        return REFERENCES[self.voting.reference]

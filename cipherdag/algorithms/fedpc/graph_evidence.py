@@ -21,8 +21,8 @@ from cipherdag.algorithms.constraint_based.edge_tests import (
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.constraint_based.untested import support_of, support_phrase
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.algorithms.fedpc.reference import PAPER, REFERENCES, Reference
-from cipherdag.findings.unresolved import Saying, UnresolvedTriple
+from cipherdag.algorithms.fedpc.reference import PAPER, Reference
+from cipherdag.findings.doubts import Saying, UnresolvedTriple
 from cipherdag.graphs.dags import dag_of, unshielded_colliders
 from cipherdag.graphs.edge_evidence import (
     NO_EVIDENCE,
@@ -50,20 +50,21 @@ def votes_evidence(
     *,
     n_sites: int,
     sepset: str,
-    reference: str,
+    reference: Reference,
     closed: bool = False,
 ) -> GraphEvidence:
     """The evidence of every edge, the separating sets, and how many votes were unanimous.
 
     Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer; there
-    are none where votes stayed ``closed``. ``sepset`` and ``reference`` are FedPC's parameters.
+    are none where votes stayed ``closed``. ``sepset`` says how sets were chosen, ``reference`` by
+    whose rules.
     """
-    reader = _Reader(outcome, names, REFERENCES[reference], closed=closed)
+    reader = _Reader(outcome, names, reference, closed=closed)
     votes = None if closed else _Votes(outcome, n_sites)
     return GraphEvidence(
         measure="" if closed else MEASURE,
         edges=reader.edges(_on_closed_votes if votes is None else votes.on),
-        support=REFERENCES[reference].supports[sepset],
+        support=reference.supports[sepset],
         separations=reader.separations(),
         remarks=() if votes is None else votes.remarks(),
     )

@@ -9,7 +9,6 @@ from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
-    Conflicts,
     Strengths,
     Triple,
     colliders_by_sepset,
@@ -26,7 +25,6 @@ def oriented(
     *,
     open_triples: Collection[Triple],
     by_clarity: bool,
-    conflicts: Conflicts,
     tie_break_score: FloatVector,
 ) -> FedPCOutcome:
     """The outcome with the class that has the strongest colliders, as far as a DAG has them.
@@ -38,7 +36,6 @@ def oriented(
         open_triples: Where `judged` is None, triples that it does not tell of.
         by_clarity: Whether judged colliders are as strong as they are clear; else as the support
             of the chosen set.
-        conflicts: Which colliders are taken first, where no DAG has all.
         tie_break_score: A number of every variable, for what the graph leaves open, shape (p,).
     """
     if judged is None:
@@ -58,23 +55,19 @@ def oriented(
             constraints,
             open_triples=open_triples,
             strength=strength,
-            conflicts=conflicts,
             tie_break=tie_break_score,
         )
     )
 
 
-def oriented_in_code_order(
-    outcome: FedPCOutcome, constraints: Constraints, conflicts: Conflicts
-) -> BoolMatrix:
+def oriented_in_code_order(outcome: FedPCOutcome, constraints: Constraints) -> BoolMatrix:
     """The graph that the original program makes, shape (p, p), which may be no CPDAG."""
     empty = frozenset[int]()
     sets = {pair: empty if given is None else given for pair, given in outcome.separators.items()}
     arcs = orient_colliders(
         outcome.skeleton,
         colliders_by_sepset(outcome.skeleton, sets),
-        conflicts=conflicts,
-        strength=outcome.support,
+        conflicts="overwrite",
         background=constraints.directed(outcome.skeleton),
     )
     return meek_in_code_order(arcs)

@@ -1,4 +1,4 @@
-"""Where the votes of this package, the paper and its program differ: `FedPC.reference`."""
+"""Where the votes of this package, the paper and its program differ: `Voting.reference`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Reference:
         unseparated_collides: Whether a triple is a collider whose ends no set separates.
         makes_class: Whether the graph is the class of a DAG; else directions are made one after
             the other, which may leave cycles.
-        conflicts: Which colliders are taken first by default.
         supports: What the support of a separating set is, by how it was chosen.
         undirected: Why an edge has no direction, in a sentence.
     """
@@ -44,7 +43,6 @@ class Reference:
     measure: Literal["p_value", "correlation"]
     unseparated_collides: bool
     makes_class: bool
-    conflicts: Literal["strongest", "overwrite"]
     supports: dict[str, str]
     undirected: str
 
@@ -57,7 +55,6 @@ VOTES = Reference(
     measure="p_value",
     unseparated_collides=False,
     makes_class=True,
-    conflicts="strongest",
     supports=SUPPORTS,
     undirected=CLASS,
 )
@@ -70,7 +67,6 @@ PROGRAM = Reference(
     measure="correlation",
     unseparated_collides=True,
     makes_class=False,
-    conflicts="overwrite",
     supports=SUPPORTS
     | {
         "max": "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"

@@ -16,9 +16,10 @@ from cipherdag.algorithms.fedpc.graph_evidence import (
     votes_evidence,
 )
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+from cipherdag.algorithms.fedpc.reference import Reference
 from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.doubts import contradicted, unresolved_details
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.unresolved import contradicted, unresolved_details
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
 
@@ -29,7 +30,7 @@ def concluded(
     facts: Facts,
     *,
     sepset: str,
-    reference: str,
+    followed: Reference,
 ) -> LearntGraph:
     """The graph by name with its evidence and the details that a report is made of."""
     names, closed = facts.names, algorithm.closed
@@ -46,16 +47,16 @@ def concluded(
             names,
             n_sites=facts.n_sites,
             sepset=sepset,
-            reference=reference,
+            reference=followed,
             closed=closed,
         )
     triples = unresolved_triples(outcome, names, algorithm.rule, closed=closed)
     details |= unresolved_details(triples)
     if algorithm.test == "kci":
-        details["kernel_rows"] = algorithm.kernel_rows
+        details["kernel_rows"] = rows = algorithm.test_spec.kernel_rows
         remark = (
-            f"Kernel tests look at no more than {algorithm.kernel_rows} rows of a site, evenly "
-            "spaced among all of them."
+            f"Kernel tests look at no more than {rows} rows of a site, evenly spaced among all of "
+            "them."
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= details_of_tests(outcome, names, outcome.untested)

@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.federated_test import PValues
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
-from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
+from cipherdag.algorithms.parameters import LEVELS, Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
@@ -29,12 +29,11 @@ from cipherdag.graphs.identification.query import implied_independences, implies
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
-STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-10)
-"""P-values that bits tell apart."""
+STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
+"""P-values that bits tell apart: the same in every run, so that no two runs tell more."""
 NAMED = 3
 """Independences that a warning names."""
 LIMITS = (
@@ -81,7 +80,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         reveal: What everybody learns of a test: ``bits``: whether each says dependent at some
             levels, so that a p-value is known to a step; ``sums``: the sums that it follows from.
             ``auto`` is ``bits``.
-        max_cells: Most cells of a contingency table.
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
@@ -94,13 +92,13 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     usual: ClassVar[tuple[str, ...] | None] = ("graph", "alpha", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
+    retired: ClassVar[dict[str, object]] = {"max_cells": 4096}
 
     tested: InitVar[CausalGraph | None] = field(default=None, kw_only=False)
     graph: str = graph_text()
-    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True, steps=LEVELS)
     correction: Correction = "holm"
     reveal: Reveal = "auto"
-    max_cells: int = within(4096, 4, 1 << 24)
     max_rows: int = row_bound()
 
     def __post_init__(self, tested: CausalGraph | None) -> None:
@@ -159,7 +157,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             for size, block in enumerate(by_size)
         ]
         testing: PValues = (
-            source.smallest_levels(asked, levels_of(self.alpha, len(tests)))
+            source.smallest_levels(asked, levels_of(self.alpha))
             if self.closed
             else source.p_values(asked)
         )
@@ -187,7 +185,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         return EvidenceSettings(
             spec=CITestSpec(alpha=self.alpha),
             n_variables=facts.n_variables,
-            max_cells=self.max_cells,
             max_rows=self.max_rows,
             present=facts.present,
             fewest=facts.fewest,
@@ -254,7 +251,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         return Report(limits=LIMITS, warnings=tuple(warnings))
 
 
-def levels_of(alpha: float, n_tests: int) -> tuple[float, ...]:
-    """Levels at which tests are compared: the level, it divided by their number, and `STEPS`."""
-    lowest = max(alpha / max(n_tests, 1), LEAST_LEVEL)
-    return tuple(sorted({alpha, lowest, *(step for step in STEPS if step < alpha)}, reverse=True))
+def levels_of(alpha: float) -> tuple[float, ...]:
+    """Levels at which tests are compared: the level, and `STEPS` below it."""
+    return (alpha, *(step for step in STEPS if step < alpha))

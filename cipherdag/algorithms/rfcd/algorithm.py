@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.parameters import require, within, without
+from cipherdag.algorithms.parameters import preset, within
 from cipherdag.algorithms.published import Published
 from cipherdag.algorithms.rfcd.objectives import (
     BEYOND,
@@ -29,7 +29,6 @@ from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import Question
@@ -42,7 +41,6 @@ from cipherdag.questions.regrets import (
     from_grid,
 )
 
-MAX_EXACT = 10
 OBJECTIVES = {
     "graph": GraphRegretExceeds.discloses,
     "nodewise": FamilyRegretExceeds.discloses,
@@ -52,7 +50,28 @@ OBJECTIVES = {
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
 VARIED = frozenset({"score", "beam"})
 
-Searching = Generator[Question, FloatVector, RFcdOutcome]
+Asking = Generator[Question, FloatVector, RFcdOutcome]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Searching:
+    """How graphs are searched; the usual way is that of this package.
+
+    Attributes:
+        search: ``auto``: best first over Markov equivalence classes, from the best of `kept` to
+            all with one edge more, less or turned, where Markov-equivalent graphs have one
+            objective. Else, and with ``beam``, Algorithm 1, a beam over DAGs, which only adds
+            edges.
+        beam: Graphs that every step of the beam search keeps, b.
+        kept: Graphs that the search over classes keeps in view.
+        grid_bits: Precision, in bits, at which regrets are compared; sites that restrict
+            small counts report them to a sixteenth.
+    """
+
+    search: Literal["auto", "beam"] = "auto"
+    beam: int = within(10, 1)
+    kept: int = within(3, 1)
+    grid_bits: int = within(10, 0, REGRET_GRID_LIMIT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,20 +81,11 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     Attributes:
         score: How a graph is scored: ``bic`` (RFcd-B): linear Gaussian or, for discrete columns,
             tables; ``mdl`` (RFcd-M): spline description length, continuous columns only.
-        learner: How each site finds the best graph for its rows: ``ges``, ``hill-climbing`` or
-            ``exact``.
         objective: Which regret is minimised: ``graph``: the largest regret over sites (the paper);
             ``nodewise``: the sum over variables of the largest regret of its parents (PERI), an
             upper bound of it; ``sum``: the sum of all sites' regrets.
-        search: How graphs are searched: ``beam``: Algorithm 1 over DAGs, which only adds edges;
-            ``best-first``: over equivalence classes, from the best of those `kept` to all with one
-            edge more, less or turned; ``ges``: greedy equivalence search over the same objective
-            (the paper's future work). ``auto``: ``best-first`` where Markov-equivalent graphs have
-            one objective, else ``beam``: with ``mdl`` or ``nodewise``.
-        beam: Graphs that every step of the beam search keeps, b.
-        kept: Graphs that the best-first search keeps in view.
-        grid_bits: Precision, in bits, at which regrets are compared; sites that restrict
-            small counts report them to a sixteenth.
+        searching: How graphs are searched: best first over equivalence classes; with ``mdl`` or
+            ``nodewise`` by a beam over DAGs.
 
     Leaks:
         Nobody learns which site is the worst, nor how many are; but a largest regret is one site's
@@ -91,26 +101,17 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     use: ClassVar[str] = "Learn one graph for sites that may differ by interventions."
     usual: ClassVar[tuple[str, ...] | None] = ("score", "objective")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
-    retired: ClassVar[dict[str, object]] = {"noise": 0.0}
+    retired: ClassVar[dict[str, object]] = {
+        "noise": 0.0,
+        "learner": "ges",
+    }
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED)}
 
     score: Literal["bic", "mdl"] = "bic"
-    learner: Literal["ges", "hill-climbing", "exact"] = "ges"
     objective: Literal["graph", "nodewise", "sum"] = "graph"
-    search: Literal["auto", "best-first", "beam", "ges"] = "auto"
-    beam: int = within(10, 1)
-    kept: int = within(3, 1)
-    grid_bits: int = within(10, 0, REGRET_GRID_LIMIT)
+    searching: Searching = preset(Searching())
 
-    def check(self) -> None:
-        """Refuse a search over classes of which every graph has another objective."""
-        require(
-            self.search != "best-first" or self._equivalent_equal,
-            "search best-first goes over Markov equivalence classes, and with score mdl or "
-            "objective nodewise their graphs differ; choose beam",
-        )
-
-    def ask(self, facts: Facts) -> Searching:
+    def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
 
         Args:
@@ -121,14 +122,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             graph; one per step with ``sum``.
 
         Raises:
-            ParameterError: ``exact`` for more than 10 variables.
             AggregateRangeError: A regret exceeds the grid.
             SiteUnreachableError: A site left: regrets over fewer sites compare with no others.
         """
-        require(
-            self.learner != "exact" or facts.n_variables <= MAX_EXACT,
-            f"the exact learner takes at most {MAX_EXACT} variables",
-        )
         return over_one_cohort(self._run(facts.n_variables), facts.present)
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
@@ -139,18 +135,12 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """What the objective opens."""
         return OBJECTIVES[self.objective]
 
-    def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
-        """With the search that was used, and how many graphs that one keeps."""
-        search, used = self._searched, Algorithm.used(self, conclusion, columns)
-        used["search"] = search
-        return without(used, beam=search == "beam", kept=search == "best-first")
-
     def report(self, conclusion: LearntGraph) -> Report:
         """The regret and its curve."""
         return reported(conclusion)
 
-    def _run(self, n_variables: int) -> Searching:
-        objective = self._objective(n_variables)
+    def _run(self, n_variables: int) -> Asking:
+        objective, grid_bits = self._objective(n_variables), self.searching.grid_bits
         empty = empty_dag(n_variables)
         start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
         require_possible("the regret of the empty graph", BEYOND, holds=start)
@@ -160,9 +150,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         return RFcdOutcome(
             dag=dag,
             arcs=cpdag_of(dag),
-            regret=from_grid(best.value, self.grid_bits),
-            curve=tuple(from_grid(value, self.grid_bits) for value in progress.curve),
-            grid=from_grid(1, self.grid_bits),
+            regret=from_grid(best.value, grid_bits),
+            curve=tuple(from_grid(value, grid_bits) for value in progress.curve),
+            grid=from_grid(1, grid_bits),
             candidates=progress.candidates,
         )
 
@@ -171,32 +161,22 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """Whether equivalent graphs have one objective."""
         return self.score == "bic" and self.objective != "nodewise"
 
-    @property
-    def _searched(self) -> str:
-        """The search that is used."""
-        if self.search != "auto":
-            return self.search
-        return "best-first" if self._equivalent_equal else "beam"
-
     def _search(
         self, objective: Objective, progress: Progress
     ) -> Callable[[Valued], SearchedGraph]:
-        name = self._searched
-        kept = self.beam if name == "beam" else self.kept
+        by_class = self._equivalent_equal and self.searching.search == "auto"
         search = Search(
             objective=objective,
-            kept=kept,
+            kept=self.searching.kept if by_class else self.searching.beam,
             equivalent_equal=self._equivalent_equal,
             progress=progress,
         )
-        return {"best-first": search.best_first, "beam": search.algorithm_1, "ges": search.greedy}[
-            name
-        ]
+        return search.best_first if by_class else search.algorithm_1
 
     def _objective(self, n_variables: int) -> Objective:
-        spec = ScoreSpec(score=self.score, learner=self.learner)
+        spec, grid_bits = ScoreSpec(score=self.score), self.searching.grid_bits
         if self.objective == "graph":
-            return WorstGraphRegret(n_variables, spec, self.grid_bits)
+            return WorstGraphRegret(n_variables, spec, grid_bits)
         return SumOverFamilies(
-            n_variables, spec, self.grid_bits, worst_case=self.objective == "nodewise"
+            n_variables, spec, grid_bits, worst_case=self.objective == "nodewise"
         )

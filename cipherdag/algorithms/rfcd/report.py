@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.findings.panels.curves import Curves, Series
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """How RFcd goes from the empty graph to the best one it finds.
 
-`algorithm_1` is the paper's: it goes over DAGs and only adds edges. The other two go over Markov
-equivalence classes and also take edges off and turn them round, so that they find out of what an
-early edge led to: `best_first` keeps some graphs in view, `greedy` one.
+`algorithm_1` is the paper's: it goes over DAGs and only adds edges. `best_first` goes over Markov
+equivalence classes and also takes edges off and turns them round, so that it finds out of what an
+early edge led to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Search:
 
     Attributes:
         objective: What is made small.
-        kept: How many of the best graphs are kept; the greedy search keeps one.
+        kept: How many of the best graphs are kept.
         equivalent_equal: Whether Markov-equivalent graphs have one objective: then one of each
             class is asked about.
         progress: What is noted on the way.
@@ -76,25 +76,6 @@ class Search:
             if new:
                 best = yield from self._best_of(best, new)
         return best[0]
-
-    def greedy(self, start: Valued) -> SearchedGraph:
-        """Insertions, deletions and turns over equivalence classes until none improves."""
-        current, idle, phase = start, 0, 0
-        while idle < len(PHASES):
-            candidates = neighbouring(current.dag, PHASES[phase]).values()
-            self.progress.candidates += len(candidates)
-            better = yield from self.objective.best(
-                {dag: dag for dag in candidates},
-                keep=1,
-                near=current.value,
-                worst=current.value - 1,
-            )
-            if better:
-                current, idle = better[0], 0
-                self.progress.curve.append(current.value)
-            else:
-                phase, idle = (phase + 1) % len(PHASES), idle + 1
-        return current
 
     def _best_of(
         self, before: list[Valued], new: dict[Dag, Hashable]

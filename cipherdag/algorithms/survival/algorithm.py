@@ -42,7 +42,7 @@ from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
 
-MOST_SHOWN = 20
+MOST_SHOWN = USUAL_BINS = 20
 BEYOND = float(np.finfo(np.float64).max)
 """Upper edge of the bin of all that is beyond the others: how many are still at risk there."""
 Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
@@ -63,13 +63,11 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         by: Column whose categories are the groups to compare; empty for one group of all rows.
         adjust: Columns of a Cox model, numbers or categories; none without any. The groups' column
             may be one of them, which gives their ratio of hazards with the others alike.
-        ties: How the Cox model takes rows that have the event at the same time.
         site_effect: Whether each site has a separate baseline hazard in the Cox model. If so, times
             are exact. If not, all have one, times are those of bins, and no site may restrict small
             counts.
-        bins: Most bins of time, where no edges are given.
         edges: Upper edges of the bins of time, ascending from above 0. Without any, round numbers
-            up to about two standard deviations beyond the mean.
+            up to about two standard deviations beyond the mean, at most 20 of them.
         censored: Rows that end without the event in a bin: of the curve they are at risk ``within``
             it, that is in half of it, as in actuarial life tables; or until ``after`` the events of
             the bin, which is Kaplan and Meier's curve where all times are edges.
@@ -85,14 +83,14 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     usual: ClassVar[tuple[str, ...] | None] = ("time", "event", "event_category", "by", "adjust")
     concludes: ClassVar[type[SurvivalAnalysis]] = SurvivalAnalysis
 
+    retired: ClassVar[dict[str, object]] = {"ties": "efron", "bins": USUAL_BINS}
+
     time: str = "time"
     event: str = "event"
     event_category: int = within(2, 1, 2)
     by: str = ""
     adjust: tuple[str, ...] = ()
-    ties: Literal["efron", "breslow"] = "efron"
     site_effect: bool = True
-    bins: int = within(20, 1, 200)
     edges: tuple[float, ...] = ()
     censored: Literal["within", "after"] = "within"
     max_rows: int = row_bound()
@@ -157,7 +155,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             )
         if not adjust:
             return outcome
-        model = first_step(kinds, adjust, rows, efron=self.ties == "efron")
+        model = first_step(kinds, adjust, rows, efron=True)
         bins = None if self.site_effect else outcome.edges.astype("<f8").tobytes()
         return replace(outcome, fitted=(yield from fitted(model, bins, facts.fewest)))
 
@@ -243,4 +241,4 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         if self.edges:
             return self.edges
         unit = float(np.ldexp(1.0, common_units(kinds)[time]))
-        return round_edges(float(common_origins(kinds)[time]), unit, self.bins)
+        return round_edges(float(common_origins(kinds)[time]), unit, USUAL_BINS)

@@ -25,9 +25,9 @@ from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
-from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import WIDTH
+from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
 
 Fitting = Generator["Question", "FloatVector", "Fitted"]
 Step = tuple[float, "FloatVector", "NDArray[np.float64]"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cipherdag.findings.axes import MOST_SERIES, Curves, Series
 from cipherdag.findings.finding import Report
-from cipherdag.findings.panels.curves import MOST_SERIES, Curves, Series
 from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS
 
@@ -48,7 +48,7 @@ COARSE = (
     "Bins of time are too coarse: when rows end within them without the event is withheld, which "
     "more than doubles the width of some interval of"
 )
-FINER = "Give more edges, or more bins."
+FINER = "Give more edges."
 FEW_OF_ALL = "too few sites, or fewer than half of those of a curve, tell of all groups"
 JOIN = (
     "Join groups of few rows in the data, or leave their rows out, or ask sites whether they can "

@@ -46,11 +46,7 @@ _UNHELPFUL = (ParameterError.default_remedy, OutputError.default_remedy)
 
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
-    """What an agent may ask about a folder.
-
-    Attributes:
-        served: The folder; every path that an agent names lies below it.
-    """
+    """What an agent may ask about a folder; every path that it names lies below that."""
 
     served: ServedFolder
 
@@ -205,12 +201,7 @@ def _without_key(path: Path) -> CoordinatorFolder:
 
 
 def _described(folder: Path, served: ServedFolder) -> dict[str, Any]:
-    """What a folder is, in a few words; empty where it is nothing of ours.
-
-    Raises:
-        CipherdagError: It is ours, and a file of it cannot be read.
-        OSError: This user may not look into it.
-    """
+    """What a folder is, in a few words; empty where it is nothing of ours."""
     from cipherdag.results.folder import read_report
     from cipherdag.sites.policy.approvals import Approvals
     from cipherdag.sites.study.site_folder import SiteFolder

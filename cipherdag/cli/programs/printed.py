@@ -1,4 +1,4 @@
-"""What commands print with ``--json``, as types; `json_schema` has the schema of all commands."""
+"""What commands print with ``--json``, as types; docs/json_schema.py has the schema of all."""
 
 from __future__ import annotations
 

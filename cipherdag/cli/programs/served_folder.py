@@ -28,11 +28,7 @@ _NO_LINK: Final = "A person replaces the link by the file itself, or serves anot
 
 @dataclass(frozen=True, slots=True)
 class ServedFolder:
-    """A folder below which paths are checked.
-
-    Attributes:
-        root: The folder, without links on its way.
-    """
+    """A folder, without links on its way, below which paths are checked."""
 
     root: Path
 

@@ -51,10 +51,7 @@ def status_lines(state: Mapping[str, Any], *, details: bool = False) -> Iterator
 def run_lines(run: Mapping[str, Any], *, whole: bool, details: bool = False) -> Iterator[str]:
     """A plan that asked, as ``--json`` has it, in words.
 
-    Args:
-        run: The plan.
-        whole: Whether to say more than who asks and why.
-        details: Whether to say all of it, not the summary.
+    Whole, it says more than who asks and why; with details, all of it and not the summary.
     """
     session_prefix = run["session"][:8]
     yield f"run {session_prefix}  {run['state']}  asked {run['asked']}"
@@ -95,7 +92,7 @@ def _summary(
     folder: SiteFolder, plan: Plan, account: Sequence[str], before: Sequence[str]
 ) -> list[str]:
     """A plan in ten lines."""
-    from cipherdag.sites.policy.plan_summary import summary_lines
+    from cipherdag.sites.policy.plan_account import summary_lines
     from cipherdag.sites.table.schema import Schema
 
     path = folder.schema_path(folder.settings())

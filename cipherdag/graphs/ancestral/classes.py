@@ -1,24 +1,35 @@
-"""Classes of maximal ancestral graphs (MAGs): the PAG of one, whether marks are one, and one near.
+"""Classes of maximal ancestral graphs (MAGs): the PAG of one or of a DAG, and back to a DAG.
 
 A MAG has a tail or an arrowhead at every end, no arrowhead at what its arrows make an ancestor of
 the other end, and no two variables without an edge that no set separates.
 
 Sources: Richardson and Spirtes, "Ancestral graph Markov models", Annals of Statistics 30 (2002),
-sections 3 and 4; Zhang, "On the completeness of orientation rules for causal discovery in the
-presence of latent confounders and selection bias", Artificial Intelligence 172 (2008), theorems 2
-and 3 (a MAG of a PAG's class).
+sections 3, 4 (two variables are adjacent unless their ancestors among the measured separate them)
+and 6 (the canonical DAG of a MAG); Zhang, "On the completeness of orientation rules for causal
+discovery in the presence of latent confounders and selection bias", Artificial Intelligence 172
+(2008), theorems 2 and 3 (a MAG of a PAG's class).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
-from cipherdag.graphs.dags import members, reachable, row_masks, turned, unshielded_colliders
+from cipherdag.graphs.dags import (
+    dag_of,
+    mask_of,
+    matrix_of,
+    members,
+    reachable,
+    row_masks,
+    turned,
+    unshielded_colliders,
+)
 from cipherdag.graphs.endpoints import (
     ARROW,
     CIRCLE,
@@ -30,8 +41,10 @@ from cipherdag.graphs.endpoints import (
     mark_between,
     non_adjacent,
 )
-from cipherdag.graphs.extension import directed_to_the_end, ranks
-from cipherdag.graphs.orientation import Triple
+from cipherdag.graphs.equivalence import extension
+from cipherdag.graphs.extension import directed_to_the_end, ranks, topological_order
+from cipherdag.graphs.identification.criteria import d_connected
+from cipherdag.graphs.orientation import Triple, colliders_by_sepset
 
 CLOSE_BY = "Correct the edges, or keep them as a PartialMixedGraph, which claims nothing."
 
@@ -44,10 +57,6 @@ def is_pag(endpoints: Endpoints) -> bool:
 
 def check_pag(names: Sequence[str], endpoints: Endpoints) -> None:
     """Refuse marks that are no PAG, and say what is wrong with them.
-
-    Args:
-        names: The variables, for messages.
-        endpoints: A graph, shape (p, p).
 
     Raises:
         GraphError: No class of MAGs has exactly these marks.
@@ -77,12 +86,7 @@ def nearest_pag(endpoints: Endpoints, open_triples: Collection[Triple] = ()) -> 
     Where marks contradict each other tails give way to arrowheads, since what says that something
     is no cause are tests of colliders, and a tail follows from several of these.
 
-    Args:
-        endpoints: A graph, shape (p, p).
-        open_triples: Unshielded triples of which it is open whether they are colliders.
-
-    Returns:
-        Marks for which `is_pag` holds.
+    Of ``open_triples``, unshielded ones, it is open whether they are colliders.
     """
     mag = _mag_of(endpoints, open_triples)
     while (wrong := _wrong_tails(mag)).any():
@@ -155,9 +159,7 @@ def _wrong_tails(mag: Endpoints) -> BoolMatrix:
 def _closing_tails(mag: Endpoints, below: Sequence[int]) -> BoolMatrix:
     """Tails of arrows i --> j, where j, or what has an arrowhead at both ends with it, leads to i.
 
-    Args:
-        mag: Marks without circles, shape (p, p).
-        below: Bit masks of what arrows lead to from every variable.
+    ``below`` has bit masks of what arrows lead to from every variable.
     """
     wrong = np.zeros(mag.shape, dtype=bool)
     parents = row_masks(directed(mag).T)
@@ -171,10 +173,7 @@ def _closing_tails(mag: Endpoints, below: Sequence[int]) -> BoolMatrix:
 
 
 def _inducing_tails(mag: Endpoints, children: Sequence[int], below: Sequence[int]) -> BoolMatrix:
-    """Tails of arrows that make inner variables of inducing paths ancestors of the ends.
-
-    Arguments as of `_closing_tails`, and the bit masks of every variable's children.
-    """
+    """Tails of arrows that make inner variables of inducing paths ancestors of the ends."""
     wrong = np.zeros(mag.shape, dtype=bool)
     doubles, heads = row_masks((mag == ARROW) & (mag.T == ARROW)), row_masks(mag == ARROW)
     if not any(doubles):
@@ -190,3 +189,60 @@ def _inducing_tails(mag: Endpoints, children: Sequence[int], below: Sequence[int
         for q in members(inner):
             wrong[list(members(children[q] & ends)), q] = True
     return wrong
+
+
+def mag_of_dag(
+    arcs: BoolMatrix, measured: Sequence[int], selected: Sequence[int] = ()
+) -> tuple[Endpoints, dict[tuple[int, int], frozenset[int]]]:
+    """The maximal ancestral graph over some variables, and separating sets of its other pairs.
+
+    The measured, by position, become 0, 1, ...; rows were chosen by ``selected``. There is a set of
+    every pair x < z that is not adjacent.
+    """
+    dag, chosen = dag_of(arcs), mask_of(selected)
+    index = {v: k for k, v in enumerate(measured)}
+    above = [reachable(dag, 1 << v | chosen) for v in measured]
+    endpoints = np.full((len(index), len(index)), NONE, dtype=np.int8)
+    sepsets: dict[tuple[int, int], frozenset[int]] = {}
+    for (i, x), (j, y) in combinations(enumerate(measured), 2):
+        given = (above[i] | above[j]) & mask_of(measured) & ~(1 << x | 1 << y)
+        if d_connected(dag, x, given | chosen) >> y & 1:
+            endpoints[i, j] = TAIL if above[i] >> y & 1 else ARROW
+            endpoints[j, i] = TAIL if above[j] >> x & 1 else ARROW
+        else:
+            sepsets[i, j] = frozenset(index[v] for v in members(given))
+    return endpoints, sepsets
+
+
+def pag_of_dag(
+    arcs: BoolMatrix, measured: Sequence[int], selected: Sequence[int] = ()
+) -> Endpoints:
+    """The PAG of a DAG over some of its variables; arguments as in `mag_of_dag`."""
+    endpoints, sepsets = mag_of_dag(arcs, measured, selected)
+    skeleton = endpoints != NONE
+    start = with_colliders(circles(skeleton), colliders_by_sepset(skeleton, sepsets))
+    return apply_zhang_rules(start, Grounds(sepsets), selection=bool(selected))
+
+
+def dag_of_pag(endpoints: Endpoints) -> BoolMatrix | None:
+    """A DAG whose PAG over its first p variables is this one; None if there is none.
+
+    Its arcs have shape (q, q): variables from p on are unmeasured, one of every double arrow.
+    """
+    mag = endpoints.copy()
+    open_ends = endpoints == CIRCLE
+    mag[open_ends & (endpoints.T == ARROW)] = TAIL
+    # a MAG if the graph is a PAG: tails for circles at o->, and no new collider among o-o
+    chosen = extension([0] * len(endpoints), dag_of(open_ends & open_ends.T))
+    if chosen is None or (open_ends & (endpoints.T == TAIL)).any():
+        return None
+    arrows = matrix_of(chosen)
+    mag[arrows], mag[arrows.T] = ARROW, TAIL
+    double = np.argwhere(np.triu((mag == ARROW) & (mag.T == ARROW)))
+    p, q = len(mag), len(mag) + len(double)
+    arcs = np.zeros((q, q), dtype=bool)
+    arcs[:p, :p] = directed(mag)
+    arcs[np.arange(p, q)[:, None], double] = True
+    if topological_order(arcs) is None:
+        return None
+    return arcs if (pag_of_dag(arcs, range(p)) == endpoints).all() else None

@@ -17,22 +17,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.ancestral.classes import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules
 from cipherdag.graphs.ancestral.partial_graph import GroupConstraints, Pair, PartialGraph
 from cipherdag.graphs.ancestral.paths import deciding, possibly_directed, transitive_closure
-from cipherdag.graphs.ancestral.projection import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.dags import mask_of, members
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, directed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalPAG:
-    """A PAG over some of p variables.
-
-    Attributes:
-        variables: Their positions, ascending.
-        endpoints: Shape (k, k), in their order.
-    """
+    """A PAG over some of p variables: their positions ascend, marks have shape (k, k)."""
 
     variables: tuple[int, ...]
     endpoints: Endpoints

@@ -40,12 +40,7 @@ Sepsets = Mapping[tuple[int, int], frozenset[int]]
 
 @dataclass(slots=True)
 class Requests:
-    """The marks that a rule asks for, each of shape (p, p); [i, j] is the end at j.
-
-    Attributes:
-        arrows: Arrowheads.
-        tails: Tails.
-    """
+    """The marks that a rule asks for, each of shape (p, p); [i, j] is the end at j."""
 
     arrows: BoolMatrix
     tails: BoolMatrix
@@ -106,11 +101,8 @@ def apply_zhang_rules(
 ) -> Endpoints:
     """Every mark that the rules imply, with those of the graph; a copy.
 
-    Args:
-        endpoints: A graph with its colliders, shape (p, p).
-        grounds: What the rules rest on, other than it.
-        selection: Whether variables may stand behind which rows there are; without, no edge has a
-            tail at both ends, and rules 5 to 7 are left out.
+    Without ``selection`` no variable stands behind which rows there are: no edge has a tail at both
+    ends, and rules 5 to 7 are left out.
 
     Raises:
         GraphError: Rule 4 needs a separating set that is not given.

@@ -56,9 +56,7 @@ def deciding(endpoints: Endpoints) -> Iterator[tuple[int, ...]]:
 class Uncovered:
     """Looks for paths of which no variable is adjacent to the second next.
 
-    Args:
-        endpoints: The graph, shape (p, p).
-        steps: [i, j] is True where a path may go from i to j, shape (p, p).
+    ``steps``, shape (p, p), is True at [i, j] where a path may go from i to j.
     """
 
     def __init__(self, endpoints: Endpoints, steps: BoolMatrix) -> None:
@@ -68,11 +66,7 @@ class Uncovered:
     def reaches(self, start: int, first: int, targets: int, *, last: int = -1) -> bool:
         """Whether such a path leads from a start over its first step to one of some targets.
 
-        Args:
-            start: Where it begins.
-            first: The variable after it.
-            targets: Bit mask.
-            last: Bit mask of what may stand before the target; -1 for anything.
+        ``targets`` and ``last`` are bit masks; of ``last`` is what may stand before the target.
         """
         if targets >> first & 1:
             return bool(last >> start & 1)
@@ -116,11 +110,7 @@ def possible_d_sep(
     all that is reached so, the path between them that says so, which passes y at its end only,
     would be an inducing one.
 
-    Args:
-        endpoints: A graph with its colliders, shape (p, p).
-        x: A variable.
-        y: Another one.
-        among: Where the path may go, shape (p,); everywhere, if None. See `blocks_of`.
+    The path stays inside ``among``, shape (p,), if it is given; see `blocks_of`.
     """
     inside = np.ones(len(endpoints), dtype=bool) if among is None else among.copy()
     inside[[x, y]] = False

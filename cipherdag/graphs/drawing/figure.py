@@ -20,8 +20,8 @@ from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overv
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.drawing.picture import FONT_SIZE
 from cipherdag.graphs.mixed_graph import MixedGraph
-from cipherdag.pages.lettering import box_width, cut, text_width
-from cipherdag.pages.whole_file import replace_file
+from cipherdag.pages.files import replace_file
+from cipherdag.pages.numerals import box_width, cut, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,10 +43,8 @@ PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
 def draw(graph: MixedGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     """Draw a graph into a file.
 
-    Args:
-        graph: The graph.
-        path: The file; its ending chooses the format: ``.svg``, ``.png`` or ``.pdf``.
-        most: With more variables than this, communities are drawn instead of variables.
+    The ending of the path chooses the format: ``.svg``, ``.png`` or ``.pdf``. Of more than ``most``
+    variables communities are drawn.
 
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.

@@ -50,12 +50,8 @@ class Layout:
 def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
     """Lay a graph out; undirected edges run down like the directed ones of a DAG extension.
 
-    Args:
-        arcs: The graph, shape (p, p): True where i -> j or i - j; may have cycles.
-        widths: Width of every box.
-
-    Returns:
-        The layout; components stand side by side, the largest first, isolated variables last.
+    The graph may have cycles. Components stand side by side, the largest first, isolated variables
+    last.
     """
     dag = acyclic_extension(arcs)
     parts = [_Component(dag, nodes, widths) for nodes in _components(dag)]
@@ -105,12 +101,8 @@ def edge_shape(
 ) -> EdgeShape:
     """An edge as it is drawn.
 
-    Args:
-        course: From the upper to the lower box.
-        ends: At its source and its target.
-        length: Of an arrowhead; a circle is as wide as an arrowhead.
-        width: Of an arrowhead.
-        down: Whether the source is above the target.
+    The course leads from the upper to the lower box; ``down`` says whether the source is above. A
+    circle is as wide as an arrowhead.
     """
     heads: list[FloatArray] = []
     circles: list[FloatArray] = []

@@ -13,7 +13,7 @@ from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, laye
 from cipherdag.graphs.edge_evidence import EdgeEvidence
 from cipherdag.graphs.edges import Edge, End, confirmed_mark, ends_of
 from cipherdag.graphs.mixed_graph import MixedGraph
-from cipherdag.pages.lettering import box_width, cut
+from cipherdag.pages.numerals import box_width, cut
 from cipherdag.pages.rendering import render
 
 FONT_SIZE = 11.0
@@ -96,10 +96,7 @@ def graph_picture(
 ) -> Picture:
     """Every variable and edge; the n-th line belongs to the n-th edge.
 
-    Args:
-        graph: The graph.
-        evidence: By source and target as in the graph's edges.
-        marked: A further mark of edges, such as how another graph differs in them.
+    Evidence is by source and target; ``marked`` adds a mark, such as how another graph differs.
     """
     look = _looks(graph, evidence or {}, marked or {})
     directed = sum(edge.mark == "-->" for edge in graph.edges)
@@ -116,14 +113,7 @@ def overview_picture(
     evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None,
     marked: Mapping[Edge, str] | None = None,
 ) -> Picture:
-    """Communities of a graph that is too large to draw whole, and variables that stand alone.
-
-    Args:
-        shown: The communities.
-        graph: The graph.
-        evidence: By source and target as in the graph's edges.
-        marked: As in `graph_picture`.
-    """
+    """Communities of a graph that is too large to draw whole, and variables that stand alone."""
     alone = _looks(graph, evidence or {}, marked or {})
 
     def look(edge: Edge) -> Look:

@@ -9,18 +9,12 @@ from cipherdag.pages.numerals import counted
 
 Names = tuple[str, ...]
 MOST_SETS = 5
-"""Sets that are named besides the chosen one."""
 Method = Literal["no effect", "adjustment", "front door", "instrument"]
 
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A variable that moves the treatment, and the outcome through the treatment alone.
-
-    Attributes:
-        variable: Its name.
-        given: What it is an instrument conditional on, sorted.
-    """
+    """A variable that moves the treatment, and the outcome through it alone, given others."""
 
     variable: str
     given: Names
@@ -34,8 +28,6 @@ class Identified:
     """The effect is a function of the observed distribution, the same in every DAG of the graph.
 
     Attributes:
-        treatment: The cause whose effect is asked for.
-        outcome: The variable that it may act on.
         method: ``no effect``: the treatment is a cause of the outcome in no DAG. ``adjustment``:
             for any of ``sets``. ``front door``: through the mediators of ``sets``. ``instrument``:
             by any of ``instruments``, if all effects are linear.
@@ -81,8 +73,6 @@ class NotIdentified:
     """No method of this package identifies the effect; see ``why``.
 
     Attributes:
-        treatment: The cause whose effect is asked for.
-        outcome: The variable that it may act on.
         why: In words, with the path that stays open.
         open_path: The variables on that path, from the treatment to the outcome.
         given: What that path is open given: adjusting for these would block all, if anything did.
@@ -128,8 +118,6 @@ class PossibleSets:
     """The graph leaves open which DAG is true, and the effect differs between them.
 
     Attributes:
-        treatment: The cause whose effect is asked for.
-        outcome: The variable that it may act on.
         possibilities: One for every set of direct causes that the treatment may have, the smallest
             first; together they are all DAGs of the class.
         undecided: A neighbour of the treatment whose direction would have to be known.

@@ -32,7 +32,7 @@ from cipherdag.graphs.dags import (
     turned,
     walk_steps,
 )
-from cipherdag.graphs.equivalence import Pattern, extension, pattern_of
+from cipherdag.graphs.equivalence import Pattern, cliques, extension, pattern_of
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import meek
@@ -44,10 +44,6 @@ MOST_IN_A_BUCKET = 32  # of more it could take minutes
 
 def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
     """The graph as bit masks, if it is a maximal PDAG.
-
-    Args:
-        names: The variables, for messages.
-        arcs: The graph, shape (p, p).
 
     Raises:
         GraphError: It has a directed cycle, stands for no DAG at all, or leaves an edge undirected
@@ -80,10 +76,6 @@ def is_completed(arcs: BoolMatrix) -> bool:
 def check_cpdag(names: Sequence[str], arcs: BoolMatrix) -> None:
     """Refuse what is no CPDAG, and say what is wrong with it.
 
-    Args:
-        names: The variables, for messages.
-        arcs: The graph, shape (p, p).
-
     Raises:
         GraphError: As `maximal_pattern`, or it directs an edge that its class does not.
     """
@@ -101,11 +93,6 @@ def with_constraints(
     names: Sequence[str], arcs: BoolMatrix, constraints: Constraints
 ) -> BoolMatrix:
     """The maximal PDAG of a graph under background knowledge of its edges, shape (p, p).
-
-    Args:
-        names: The variables, for messages.
-        arcs: The graph, shape (p, p).
-        constraints: Edges that are forbidden or required.
 
     Raises:
         GraphError: The graph contradicts the knowledge, or stands for no DAG.
@@ -128,11 +115,7 @@ def with_constraints(
 
 
 def some_member(pattern: Pattern) -> Dag:
-    """A DAG of the class.
-
-    Raises:
-        GraphError: There is none.
-    """
+    """A DAG of the class; GraphError if there is none."""
     dag = extension(pattern.parents, pattern.neighbours)
     if dag is None:
         raise GraphError(
@@ -223,22 +206,11 @@ def parent_counts(pattern: Pattern, v: int, most: int) -> Counter[int] | None:
 
 def _parent_choices(pattern: Pattern, v: int) -> Iterator[int]:
     """The neighbours that are parents of v in some DAG, all others being its children in it."""
-    for chosen in _cliques(pattern, pattern.neighbours[v]):
+    for chosen in cliques(pattern, pattern.neighbours[v], 0):
         if _adds_no_collider(pattern, v, chosen):
             graph = with_parents(pattern, v, chosen)
             if extension(graph.parents, graph.neighbours) is not None:
                 yield chosen
-
-
-def _cliques(pattern: Pattern, inside: int) -> Iterator[int]:
-    """Every set of these variables that are all adjacent: as parents they form no collider."""
-    waiting = [(0, inside)]
-    while waiting:
-        clique, further = waiting.pop()
-        yield clique
-        for u in members(further):
-            later = further & ~((2 << u) - 1)
-            waiting.append((clique | 1 << u, later & pattern.adjacent(u)))
 
 
 def _adds_no_collider(pattern: Pattern, v: int, chosen: int) -> bool:

@@ -33,7 +33,10 @@ from cipherdag.graphs.identification.answers import (
 from cipherdag.graphs.identification.criteria import (
     Adjustment,
     conditional_instruments,
+    d_connected,
     front_door_set,
+    minimal_separators,
+    moral_graph,
 )
 from cipherdag.graphs.identification.maximal import (
     close_under_meek,
@@ -43,11 +46,6 @@ from cipherdag.graphs.identification.maximal import (
     possible_parents,
     some_member,
     with_parents,
-)
-from cipherdag.graphs.identification.separation import (
-    d_connected,
-    minimal_separators,
-    moral_graph,
 )
 from cipherdag.graphs.mixed_graph import MixedGraph
 
@@ -97,16 +95,6 @@ def is_adjustment_set(
     """Whether adjusting for these variables gives the total effect in every DAG of the graph.
 
     Where the treatment is no cause of the outcome, whether they make the two independent.
-
-    Args:
-        graph: As in `identify`.
-        treatment: The cause.
-        outcome: The variable that it may act on.
-        variables: The set to judge.
-
-    Raises:
-        ParameterError: As in `identify`, or the set has the treatment or the outcome.
-        GraphError: As in `identify`.
     """
     query = _EffectQuery.of(graph, treatment, outcome, variables)
     return Adjustment(query.pattern, query.x, query.y).valid(query.others)
@@ -116,16 +104,6 @@ def d_separated(graph: MixedGraph, first: str, second: str, given: Collection[st
     """Whether the graph says that two variables are independent given others.
 
     All DAGs of a class say the same.
-
-    Args:
-        graph: As in `identify`.
-        first: A variable.
-        second: Another.
-        given: The variables given; neither of the two.
-
-    Raises:
-        ParameterError: As in `is_adjustment_set`.
-        GraphError: As in `identify`.
     """
     query = _EffectQuery.of(graph, first, second, given)
     return not d_connected(some_member(query.pattern), query.x, query.others) >> query.y & 1
@@ -136,10 +114,6 @@ def implied_independences(graph: MixedGraph) -> tuple[Independence, ...]:
 
     A distribution that has one such independence for every pair, and no others that cancel, has
     them all (pairwise Markov).
-
-    Args:
-        graph: A DAG, a CPDAG, or one that background knowledge directs further; all DAGs of a class
-            imply the same.
 
     Returns:
         One for every pair, names in the order of the alphabet. Of sets the smallest among the
@@ -160,11 +134,7 @@ def implied_independences(graph: MixedGraph) -> tuple[Independence, ...]:
 
 
 def implies_any(graph: MixedGraph) -> bool:
-    """Whether the graph implies any independence: whether a pair has no edge.
-
-    Raises:
-        GraphError: As `implied_independences`.
-    """
+    """Whether the graph implies any independence: whether a pair has no edge."""
     maximal_pattern(*_sorted_arcs(graph))
     p = len(graph.nodes)
     return int(graph.skeleton().sum()) < p * (p - 1)
@@ -210,12 +180,7 @@ class _EffectQuery:
         *,
         linear: bool = False,
     ) -> _EffectQuery:
-        """A question by name; ``others`` are the variables not observed, or given.
-
-        Raises:
-            ParameterError: A name is unknown or stands twice.
-            GraphError: The graph is no maximal PDAG.
-        """
+        """A question by name; ``others`` are the variables not observed, or given."""
         names, arcs = _sorted_arcs(graph)
         if isinstance(others, str):
             raise ParameterError(f"'{others}' is one name: give a list of names")

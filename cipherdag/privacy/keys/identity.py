@@ -23,15 +23,13 @@ from cipherdag.privacy.secrecy import Secret, open_to_others
 
 
 class DrawKey(Secret):
-    """A key of HMAC-SHA256, as a function from a digest of rows to a seed; it does nothing else.
+    """A key of HMAC-SHA256, as a function from a digest to a seed; it does nothing else.
 
     A site's random numbers have to be the same at every asking, or they would be averaged out; so
     they follow from the rows, and from this key, so that nobody tries which rows they would follow
     from. Whoever has the key, or the identity key that it is derived from, computes them for any
-    rows. Made by `SigningIdentity.draw_key`.
-
-    Args:
-        key: 32 bytes.
+    rows. Its part in the lot of a cohort follows from it likewise. Made by
+    `SigningIdentity.draw_key`.
     """
 
     __slots__ = ("_key",)
@@ -45,7 +43,7 @@ class DrawKey(Secret):
         return len(self._key)
 
     def __call__(self, digest: bytes) -> bytes:
-        """The seed of what is drawn about rows with this digest, 32 bytes."""
+        """The seed of what is drawn about rows, or a cohort, with this digest, 32 bytes."""
         return keyed_digest(self._key, digest)
 
 
@@ -60,6 +58,8 @@ class SigningIdentity(Secret):
     """An Ed25519 key pair; make one with `generate` or `load`."""
 
     __slots__ = ("_key", "_public")
+
+    secret_size = _PRIVATE_BYTES
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -122,11 +122,6 @@ class SigningIdentity(Secret):
     def public(self) -> bytes:
         """The public key, 32 bytes."""
         return self._public
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the private key."""
-        return _PRIVATE_BYTES
 
     def sign(self, domain: bytes, *parts: bytes) -> bytes:
         """A signature over the domain and the parts, 64 bytes; the borders between them count."""

@@ -21,18 +21,11 @@ def transcript(*parts: bytes) -> bytes:
 def keyed_digest(key: bytes, *parts: bytes) -> bytes:
     """HMAC-SHA256 (RFC 2104) over the length-prefixed parts.
 
-    Args:
-        key: At least 16 random bytes.
-        parts: What the digest is of; their number and borders count.
-
-    Returns:
-        32 bytes.
+    The key has at least 16 random bytes; number and borders of the parts count. Whoever has the key
+    can test guesses, and to all others the 32 bytes say nothing.
 
     Raises:
         ParameterError: The key is too short to be one.
-
-    Leaks:
-        Nothing to whoever lacks the key; whoever has it can test guesses.
     """
     if len(key) < MIN_KEY_BYTES:
         raise ParameterError(f"a digest key needs at least {MIN_KEY_BYTES} bytes")

@@ -87,9 +87,8 @@ _TOLD_BY = 4  # letters that no two words have in common
 def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
     """A fingerprint as words to be read aloud, joined by hyphens.
 
-    Args:
-        fingerprint: SHA-256 as 64 hexadecimal digits, in any grouping.
-        words: How many, at least nine.
+    The fingerprint is SHA-256 as 64 hexadecimal digits, in any grouping; there are nine or more
+    words.
 
     Raises:
         ParameterError: It is no fingerprint.
@@ -107,11 +106,8 @@ def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
 def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
     """Says how a code or fingerprint that was read aloud differs from the expected one; or "".
 
-    Args:
-        heard: Words of a code, each in full or its first four letters or more; or 64 hexadecimal
-            digits. Case, spaces, hyphens, colons and commas do not count.
-        fingerprint: The fingerprint of what is in the file.
-        words: Words of its code.
+    Heard are words of a code, each in full or its first four letters or more; or 64 hexadecimal
+    digits. Case, spaces, hyphens, colons and commas do not count.
 
     Raises:
         ParameterError: It is neither; a word that is none of the list is named with the nearest.
@@ -152,11 +148,7 @@ def _words(heard: str, words: int) -> list[str]:
 
 
 def _word(number: int, heard: str) -> str:
-    """The one word of the list that was meant.
-
-    Raises:
-        ParameterError: There is none.
-    """
+    """The one word of the list that was meant."""
     meant = [word for word in WORDS if word == heard]
     if not meant and len(heard) >= _TOLD_BY:
         meant = [word for word in WORDS if word.startswith(heard)]

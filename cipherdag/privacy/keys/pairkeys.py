@@ -42,15 +42,12 @@ class PairKey(Secret):
 
     __slots__ = ("_key",)
 
+    secret_size = KEY_BYTES
+
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise KeyAgreementError(f"a pair key has {KEY_BYTES} bytes")
         self._key = bytes(key)
-
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-        return KEY_BYTES
 
     def derive(self, purpose: bytes, *context: bytes) -> bytes:
         """`expand` of this key under a purpose and its context, 32 bytes."""
@@ -66,6 +63,8 @@ class EphemeralKeys(Secret):
     """A site's key pairs for one session; the private halves die with this object."""
 
     __slots__ = ("_mlkem", "_x25519", "mlkem_public", "x25519_public")
+
+    secret_size = SECRET_KEY_BYTES
 
     def __init__(self, x25519: X25519PrivateKey, mlkem: MLKEM768PrivateKey) -> None:
         self._x25519 = x25519
@@ -98,11 +97,6 @@ class EphemeralKeys(Secret):
                 "the installed cryptography lacks ML-KEM-768",
                 remedy="Install a wheel of cryptography from PyPI.",
             ) from None
-
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-        return SECRET_KEY_BYTES
 
     def exchange(self, peer_x25519: bytes) -> bytes:
         """The X25519 shared secret, 32 bytes; refuses the own key and points of low order."""
@@ -143,22 +137,11 @@ def agree_as_initiator(
 ) -> tuple[bytes, PairKey]:
     """Agree on the key of sites i < j at site i.
 
-    Args:
-        keys: Site i's keys.
-        peer_x25519: Site j's X25519 public key, 32 bytes.
-        peer_mlkem: Site j's ML-KEM public key, 1184 bytes.
-        transcript_digest: Digest of all offers as this site saw them.
-        i: Position of this site in the cohort.
-        j: Position of the other site.
-
-    Returns:
-        The ML-KEM ciphertext for site j (1088 bytes) and the key.
+    The other site's keys have 32 and 1184 bytes; the digest is of all offers as this site saw them.
+    Returned are the ML-KEM ciphertext for site j (1088 bytes), which everyone sees, and the key.
 
     Raises:
         KeyAgreementError: A key is malformed, of low order, or this site's own.
-
-    Leaks:
-        The ciphertext, to everyone.
     """
     _check_order(i, j)
     classical = keys.exchange(peer_x25519)

@@ -36,27 +36,17 @@ class SealingKey(Secret):
 
     __slots__ = ("_cipher",)
 
+    secret_size = KEY_BYTES
+
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the key."""
-        return KEY_BYTES
 
     def seal(self, plaintext: bytes, associated: bytes, nonce: bytes = b"") -> bytes:
         """Encrypt and authenticate (NIST SP 800-38D).
 
-        Args:
-            plaintext: What only the other site may read.
-            associated: What the seal is bound to and both sites know, such as the transcript.
-            nonce: 12 fresh random bytes; drawn here where none are given.
-
-        Returns:
-            Nonce, ciphertext and tag: `SEAL_BYTES` more than the plaintext.
-
-        Leaks:
-            The length of the plaintext.
+        It is bound to what both sites know, such as the transcript. The nonce has 12 fresh random
+        bytes, drawn here where none are given. Returned are nonce, ciphertext and tag, `SEAL_BYTES`
+        more than the plaintext, so that its length shows.
         """
         nonce = nonce or fresh_bytes(_NONCE_BYTES)
         if len(nonce) != _NONCE_BYTES:
@@ -115,10 +105,6 @@ class AgreementKeys(Secret):
     first half is the word of the earlier site to the later one, its second half the word of the
     later one. It costs a fiftieth of an Ed25519 verification, and stays unforgeable where the pair
     key does, against a quantum computer too.
-
-    Args:
-        index: Position of this site in the cohort.
-        pair_keys: Key with the site at every position that shares one with it.
     """
 
     __slots__ = ("_asked", "_index", "_keys", "_said")
@@ -135,11 +121,7 @@ class AgreementKeys(Secret):
         return KEY_BYTES * len(self._keys)
 
     def tags(self, peers: Sequence[int], *parts: bytes) -> tuple[bytes, ...]:
-        """Tags that show each of the sites that this one states the parts, 16 bytes each.
-
-        Leaks:
-            Nothing to whoever lacks the key of the two sites.
-        """
+        """Tags that show each of the sites that this one states the parts, 16 bytes each."""
         return tuple(
             both[:TAG_BYTES] if self._index < peer else both[TAG_BYTES:]
             for peer, both in zip(peers, self._words(peers, parts), strict=True)
@@ -148,8 +130,7 @@ class AgreementKeys(Secret):
     def silent(self, peers: Sequence[int], tags: Sequence[bytes], *parts: bytes) -> list[int]:
         """The sites whose tags do not show that they stated the parts to this one.
 
-        Leaks:
-            Nothing: each comparison takes the same time wherever the tags differ.
+        Each comparison takes the same time wherever the tags differ.
         """
         expected = [
             both[:TAG_BYTES] if peer < self._index else both[TAG_BYTES:]

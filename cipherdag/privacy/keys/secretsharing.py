@@ -43,14 +43,9 @@ def split(
 ) -> tuple[bytes, ...]:
     """Shares of a secret.
 
-    Args:
-        secret: 32 bytes.
-        points: Where each share is taken: distinct, larger than 0 and below the prime.
-        threshold: How many shares are needed to recover the secret.
-        random_words: Where the coefficients are drawn from, those of the first power first.
-
-    Returns:
-        One share of 52 bytes for every point, in their order.
+    The secret has 32 bytes. Points are distinct, above 0 and below the prime; each has a share of
+    52 bytes, in their order. Coefficients come from ``random_words``, those of the first power
+    first.
 
     Raises:
         ParameterError: The secret has another length, a point is used twice or out of range, or
@@ -78,9 +73,6 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
 
     Raises:
         ShareError: There are too few shares, one is malformed, or they do not fit together.
-
-    Leaks:
-        The secret, which enough shares stand for.
     """
     if not 1 <= threshold <= len(shares):
         raise ShareError(f"{len(shares)} pieces came, but {threshold} are needed")

@@ -4,7 +4,7 @@ With x the sums of the sites' vectors, t the sum of the dealt parts, and X_0 + X
 of the parts that the holders have:
 
     E = X_0 + X_1, of every word that is multiplied
-    D = F(E) + constant - 1 + products of E and t + v = F(x) + constant - 1 + r    (r of `dealing`)
+    D = F(E) + constant - 1 + products of E and t + v = F(x) + constant - 1 + r    (r of `sharing`)
     Y = L + (comparisons that hold) * step, of every test; and the batch's label of the range
 
 where a product x_i x_j is E_i E_j + E_i t_j + E_j t_i + t_i t_j; r has its last term. The
@@ -25,9 +25,9 @@ import numpy as np
 from cipherdag.arrays import BoolVector, WordVector
 from cipherdag.errors import MalformedMessageError, SpentKeyError
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
+from cipherdag.privacy.mpc.sharing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values
 from cipherdag.privacy.secrecy import Secret
 
@@ -42,10 +42,7 @@ def label_bytes(batch: Batch) -> int:
 class Holding(Secret):
     """One holder's shares of one batch; every verb is called once, in this order.
 
-    Args:
-        batch: What for.
-        holder: 0 for the first holder, 1 for the second.
-        parts: The sum of the sites' parts for this holder, words, shape (words,).
+    ``parts`` is the sum of the sites' parts for this holder, words, shape (words,).
     """
 
     __slots__ = (
@@ -65,11 +62,7 @@ class Holding(Secret):
         return self._parts.nbytes
 
     def mask(self) -> bytes:
-        """This holder's share of E, packed.
-
-        Leaks:
-            Nothing: without the dealt parts it is uniform, and so is E.
-        """
+        """This holder's share of E, packed."""
         self._once(0)
         self._multiplied = self._parts[self._batch.multiplied]
         return self._batch.factors.pack(self._multiplied)
@@ -77,16 +70,11 @@ class Holding(Secret):
     def square(self, other: bytes, seed: bytes, common: bytes) -> bytes:
         """This holder's share of D, packed.
 
-        Args:
-            other: The other holder's share of E.
-            seed: What the dealer sealed for this holder.
-            common: What the dealer sent in the clear.
+        From the other holder's share of E, what the dealer sealed for this holder, and what it sent
+        in the clear.
 
         Raises:
             MalformedMessageError: A word is missing or not reduced.
-
-        Leaks:
-            Nothing: D is masked by v, and the other holder's share of it is unknown to this one.
         """
         self._once(1)
         batch, predicates = self._batch, self._batch.predicates
@@ -112,16 +100,10 @@ class Holding(Secret):
         return batch.forms.pack(forms)
 
     def compare(self, other: bytes) -> bytes:
-        """This holder's shares of all labels, the range's last.
-
-        Args:
-            other: The other holder's share of D.
+        """This holder's shares of all labels, the range's last, from the other's share of D.
 
         Raises:
             MalformedMessageError: A word is missing or not reduced.
-
-        Leaks:
-            Nothing without the other holder's; together they are the labels.
         """
         self._once(2)
         batch = self._batch
@@ -132,17 +114,11 @@ class Holding(Secret):
         return self._labels.astype("<u8", copy=False).tobytes()
 
     def open(self, other: bytes) -> BoolVector:
-        """The bits, shape (tests,).
-
-        Args:
-            other: The other holder's shares of all labels.
+        """The bits, shape (tests,), from the other holder's shares of all labels.
 
         Raises:
             MalformedMessageError: A label is missing.
             ForgedSumError, AggregateRangeError: As `read_labels`.
-
-        Leaks:
-            The bits.
         """
         self._once(3)
         batch = self._batch

@@ -48,15 +48,8 @@ def label_list(
 ) -> bytes:
     """The hashes of all labels that mean something, as a dealer sends them.
 
-    Args:
-        hashed: The batch's hash of labels.
-        sizes: Comparisons of every test.
-        labels: The label of 0 of every test.
-        steps: What each comparison that holds adds, odd.
-        range_label: The batch's label of sums that can be, shape (1,).
-
-    Leaks:
-        Nothing of labels that are uniform.
+    The labels are those of 0, to which each comparison that holds adds its test's step, an odd one.
+    The batch's label of sums that can be has shape (1,).
     """
     test = np.repeat(np.arange(sizes.size), sizes + 1)
     first = np.cumsum(sizes + 1) - (sizes + 1)
@@ -73,19 +66,11 @@ def read_labels(
 ) -> BoolVector:
     """Reads the bits that the opened labels stand for, shape (tests,).
 
-    Args:
-        hashed: The batch's hash of labels.
-        sizes: Comparisons of every test.
-        dealt: As `label_list` yields it.
-        labels: The opened label of every test.
-        reached: The opened label of the range, shape (1,).
+    ``dealt`` is what `label_list` yields, ``reached`` the opened label of the range, shape (1,).
 
     Raises:
         ForgedSumError: A label means nothing: who dealt, or who held a share, deviated.
         AggregateRangeError: A sum is none that the sites can produce, or one of the three deviated.
-
-    Leaks:
-        The bits.
     """
     hashes = np.frombuffer(dealt, dtype=np.uint8).reshape(-1, LABEL_HASH_BYTES)
     within = hash_labels(hashed, reached, np.array([sizes.size]))

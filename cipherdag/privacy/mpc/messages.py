@@ -159,10 +159,7 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
 def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
-    Args:
-        content: `Verdicts`, as the coordinator relays it.
-        batch: What was asked of whom, as this site derived it.
-        holders: Pinned public keys of the first and the second holder.
+    The holders are the pinned public keys of the first and the second one.
 
     Raises:
         MalformedMessageError: It is no such message.

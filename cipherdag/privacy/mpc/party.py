@@ -34,14 +34,9 @@ _PURPOSE = b"secure tests"
 class Party(Secret):
     """One site of a session, or the coordinator that deals for two sites.
 
-    Args:
-        session: Digest of the session, 32 bytes.
-        position: Of the site in its cohort; `COORDINATOR` for the coordinator.
-        pair_keys: Key with every other party that it has one with.
-        roles: Who has which role in the run.
-        names: Names of the cohort's sites, by position, for errors.
-        identity: What a holder signs the bits with; the coordinator needs none.
-        random_bytes: Yields that many bytes; the operating system's random source.
+    The session is a digest of 32 bytes, and positions are those of the cohort, or `COORDINATOR`.
+    Names are those of the cohort's sites, for errors. A holder signs the bits with its identity;
+    the coordinator needs none.
     """
 
     __slots__ = (
@@ -76,14 +71,12 @@ class Party(Secret):
     def begin(self, batch: Batch) -> Seat:
         """This party's part in a batch; its part in the one before ends.
 
-        Args:
-            batch: What is asked, as this party derived it from the plan and the bits found so far.
-
         Raises:
             InconsistentQuestionError: It is of another session, or has other roles than the run.
             CohortError: This party takes no part in it, or shares no key with one that has a role.
             ReplayError: It is not after the one before; or it repeats a question after this
-                holder's masked sums left, over other sites, with other tests, or twice.
+                holder's masked sums left, over other sites, with other tests, or twice; or it does
+                after this holder signed its bits.
         """
         if batch.session != self._session or batch.roles != self._roles:
             raise InconsistentQuestionError("secure tests of another session, or with other roles")
@@ -108,11 +101,8 @@ class Party(Secret):
     ) -> BoolVector:
         """The bits of a batch that this party took part in last; see `read_verdicts`.
 
-        Args:
-            content: `Verdicts`.
-            batch: What was asked.
-            identities: Pinned public keys of the cohort's sites, by position.
-            read: `read_verdicts`, or what parties of one process share of it.
+        Identities are the pinned public keys of the cohort's sites; what parties of one process
+        share of `read_verdicts` may stand for it.
 
         Raises:
             ReplayError: It is not the batch of this party's last part.
@@ -131,6 +121,8 @@ class Party(Secret):
             return
         if (batch.number, batch.attempt) <= (last.number, last.attempt):
             raise ReplayError("secure tests are asked once, and in order")
+        if seat.signed:
+            raise ReplayError("the bits of these secure tests were signed, and are found once")
         if seat.masked and last not in self._answered:
             self._answered.append(last)
         for before in self._answered:

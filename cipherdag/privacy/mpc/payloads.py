@@ -54,9 +54,6 @@ class BlockHash:
     block ciphers", IEEE S&P 2020, section 7). The key is a public one for every batch of
     comparisons, so that work spent on one batch is of no use against another (Guo, Katz, Wang, Weng
     and Yu, "Better concrete security for half-gates garbling", CRYPTO 2020).
-
-    Args:
-        key: 16 bytes, public.
     """
 
     __slots__ = ("_cipher",)
@@ -70,10 +67,7 @@ class BlockHash:
     ) -> Blocks:
         """The hash of every block with every tweak, shape (tweaks, ..., 2).
 
-        Args:
-            first: First word of every block, of any shape.
-            second: Its second word.
-            tweaks: Bits of the first word to set, of all blocks or of each.
+        The words of the blocks have any shape; tweaks are bits of the first to set, of all or each.
         """
         mixed = np.empty((len(tweaks), *first.shape, 2), dtype="<u8")
         for tweak, into in zip(tweaks, mixed, strict=True):
@@ -115,16 +109,9 @@ def deal_payloads(
 ) -> WordVector:
     """Deals what both keys have in common, for every comparison; see above.
 
-    Args:
-        hashed: The hash of this batch.
-        bits: Bits of a point, 2 to 63 each, shape (count,).
-        alphas: The secret bounds, of so many bits.
-        roots: The two holders' secret root seeds, uniform, shape (2, count, 2).
-        payloads: What the outputs add up to on one side.
-        turned: 0 where that side is below alpha, 1 where it is not.
-
-    Leaks:
-        Nothing to a holder of one of the roots.
+    Points have 2 to 63 bits each, and the secret bounds as many. The two holders' root seeds are
+    uniform, shape (2, count, 2). Outputs add up to the payload below alpha where ``turned`` is 0,
+    and not below it where it is 1.
     """
     words = np.empty(key_words(bits), dtype=np.uint64)
     keys = _Keys.of(words, bits)
@@ -144,13 +131,8 @@ def evaluate_payloads(
 ) -> WordMatrix:
     """One holder's words at several points of every comparison, shape as ``points``.
 
-    Args:
-        hashed: The hash of this batch.
-        bits: Bits of a point, shape (count,).
-        roots: This holder's root seeds, shape (count, 2).
-        words: As `deal_payloads` yields them.
-        points: Public points of so many bits, shape (points a comparison, count).
-        second: Whether this is the holder of the second root.
+    The words are those of `deal_payloads`, the root seeds this holder's, shape (count, 2). Points
+    are public, shape (points a comparison, count).
     """
     shares = np.empty(points.shape, dtype=np.uint64)
     for some, part in _Keys.of(words, bits).chunks():

@@ -40,12 +40,7 @@ from cipherdag.privacy.wire import Body, BodyType, decode, encode
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Hands on the messages of one batch.
-
-    Attributes:
-        batch: What is asked.
-        names: Names of the cohort's sites, by position, for errors.
-    """
+    """Hands on the messages of one batch; names of sites, by position, are for errors."""
 
     batch: Batch
     names: Sequence[str]
@@ -93,9 +88,6 @@ class Relay:
 
         Raises:
             ShareError: As `prepare`.
-
-        Leaks:
-            What was dealt in the clear, which says nothing without a holder's seed.
         """
         roles = self.batch.roles
         self._require(prepared, {roles.dealer, *roles.sites})
@@ -117,9 +109,6 @@ class Relay:
 
         Raises:
             ShareError: As `prepare`.
-
-        Leaks:
-            Nothing: both are sealed.
         """
         return self._crossed(squared, self.batch.forms.n_bytes)
 
@@ -133,9 +122,6 @@ class Relay:
         Raises:
             ShareError: As `prepare`.
             ForgedSumError: The holders say other bits: one of them lies.
-
-        Leaks:
-            The bits, to the coordinator.
         """
         holders = self.batch.roles.holders
         self._require(opened, holders)

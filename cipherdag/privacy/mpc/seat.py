@@ -31,7 +31,6 @@ from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position
 from cipherdag.privacy.keys.sealing import SealingKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
-from cipherdag.privacy.mpc.dealing import Dealt, deal_batch, deal_digest, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (
     Checks,
@@ -43,7 +42,16 @@ from cipherdag.privacy.mpc.messages import (
     most_bytes,
     sign_bits,
 )
-from cipherdag.privacy.mpc.sharing import commitment, commits_to, part_words, split_vector
+from cipherdag.privacy.mpc.sharing import (
+    Dealt,
+    commitment,
+    commits_to,
+    deal_batch,
+    deal_digest,
+    part_words,
+    split_vector,
+    sum_of_parts,
+)
 from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
 from cipherdag.privacy.wire import BodyType, decode, encode
@@ -55,36 +63,17 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "holder": ("share", "prepare", "square", "compare", "open"),
     "coordinator": ("prepare",),
 }
-"""Verbs of every role, in turn."""
 
 
 class Seat(Secret):
     """A party's part in a batch; `Party.begin` makes it.
 
-    Args:
-        batch: What is asked of whom.
-        position: Of this party; `COORDINATOR` for the coordinator that deals.
-        keys: What it seals with for each other party with a role.
-        names: Names of the cohort's sites, by position, for errors.
-        identity: What a holder signs the bits with.
-        random_bytes: Yields that many bytes; the operating system's random source.
+    It has a key to seal with for each other party with a role; a holder signs with its identity.
     """
 
     __slots__ = (
-        "_batch",
-        "_dealt",
-        "_holding",
-        "_identity",
-        "_keys",
-        "_last",
-        "_left",
-        "_masked",
-        "_names",
-        "_position",
-        "_random",
-        "_seed",
-        "_seen",
-        "_stored",
+        "_batch", "_dealt", "_holding", "_identity", "_keys", "_last", "_left", "_masked", "_names",
+        "_position", "_random", "_seed", "_seen", "_signed", "_stored",
     )  # fmt: skip
 
     def __init__(
@@ -102,7 +91,7 @@ class Seat(Secret):
         self._stored: dict[str, bytes] = {}
         self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
         self._last = self._seen = b""
-        self._masked = False
+        self._masked = self._signed = False
 
     @property
     def secret_size(self) -> int:
@@ -119,6 +108,11 @@ class Seat(Secret):
         """Whether this party, as a holder, answered with its share of the masked sums."""
         return self._masked
 
+    @property
+    def signed(self) -> bool:
+        """Whether this party, as a holder, signed the bits."""
+        return self._signed
+
     def end(self) -> None:
         """Let nothing more be asked of this part."""
         self._left = ()
@@ -127,8 +121,7 @@ class Seat(Secret):
     def share(self, values: IntegerVector) -> bytes:
         """`Contributed`: this site's vector, in three parts.
 
-        Args:
-            values: Whole numbers, shape (words,), each within what this site's rows can say.
+        Values are whole numbers, shape (words,), each within what this site's rows can say.
 
         Raises:
             ReplayError: It was asked before.
@@ -160,9 +153,6 @@ class Seat(Secret):
     def prepare(self, request: bytes) -> bytes:
         """`Keys` of the dealer, `Checks` of its twin, `Passed` with a holder's share of E.
 
-        Args:
-            request: `Collected` for this party's role.
-
         Raises:
             ReplayError: It was asked before, or out of turn.
             ShareError: A site's part does not unseal, or it gave dealer and twin different ones.
@@ -190,9 +180,6 @@ class Seat(Secret):
             ShareError: The other holder's share does not unseal.
             ComparisonKeyError: What was dealt was altered, or dealer and twin dealt differently.
             MalformedMessageError: The request is none.
-
-        Leaks:
-            Nothing: to the other holder a share of what is uniform.
         """
         with self._turn("square"):
             said = self._read(request, Square)
@@ -209,9 +196,6 @@ class Seat(Secret):
             ReplayError, MalformedMessageError: As `prepare`.
             ShareError: The other holder's share does not unseal, or it saw other masked sums or
                 other keys than this one.
-
-        Leaks:
-            Nothing: to the other holder labels that are uniform.
         """
         with self._turn("compare"):
             sealed = self._read(request, Passed).content
@@ -228,9 +212,6 @@ class Seat(Secret):
             ShareError: The other holder's shares do not unseal, or it saw other masked forms.
             ForgedSumError: A label means nothing: dealer or holder deviated.
             AggregateRangeError: A sum is none that the sites can produce.
-
-        Leaks:
-            The bits.
         """
         with self._turn("open"):
             sealed = self._read(request, Passed).content
@@ -244,6 +225,7 @@ class Seat(Secret):
                 named = [f"'{self._name(party)}'" for party in (roles.dealer, *roles.holders)]
                 error.message += f" (dealt by {named[0]}, held by {named[1]} and {named[2]})"
                 raise
+            self._signed = True
             return encode(sign_bits(self._batch, bits, self._dealt, identity))
 
     def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:

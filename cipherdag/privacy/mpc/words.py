@@ -29,11 +29,7 @@ def low_bits(widths: IntegerVector) -> WordVector:
 class WordPacking:
     """Words of a ring each as they travel, one after the other.
 
-    Args:
-        widths: Bits of each ring, 1 to 64, shape (words,).
-
-    Attributes:
-        n_bytes: Length of all of them.
+    The rings have 1 to 64 bits, shape (words,); all words together take ``n_bytes``.
     """
 
     __slots__ = ("_kept", "_low", "n_bytes")

@@ -92,7 +92,7 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
 
     A site that restricts small counts moves events, and ends of follow-up, to a near edge, so that
     no count of either is below its ``min_cell_size``, but for 0; and suppresses a group that has
-    too few of either; see `cipherdag.sites.compute.pooled.survival_rows`. To the groups that are
+    too few of either; see `cipherdag.sites.compute.models.survival_rows`. To the groups that are
     compared, and to their test, a site contributes if it does to them all: so curves and test are
     of the same sites, and the difference of the two of no site alone.
 

@@ -3,6 +3,13 @@
 An answer is a function of the question, the rows and the site's key alone: the generator is seeded
 from the run's seed, the round, a digest of the rows and that key, and networks are new in every
 round, so that a round that is asked again, even of a restarted site, has the same answer.
+
+Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
+is that of the published program. Rounding is ours: sums of exact weights disclose the rows of every
+intervention (ADR 49).
+
+Leaks:
+    Weights disclose the interventions of a site, so they leave it as protected summands.
 """
 
 from __future__ import annotations
@@ -12,8 +19,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError, SchemaError
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
@@ -24,13 +32,89 @@ from cipherdag.questions.local_beliefs import (
 )
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.compute.device import resolve_device, threads_for
+from cipherdag.sites.compute.noise import Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
     import torch
 
     from cipherdag.sites.compute.beliefs.regimes import Regimes
+
+ROW_STEP = 25
+"""Rows of an intervention are rounded to multiples of it where small counts are restricted."""
+WEIGHT_STEPS = 8
+"""There, weights are rounded to multiples of one over it."""
+
+
+def stepped_rows(counts: FloatVector, least: int) -> FloatVector:
+    """Rounds the rows of every intervention to a public step; those below ``least`` are 0, (p,).
+
+    The step does not depend on the question, so that no choice of `full_mass` discloses more.
+    """
+    step = float(max(ROW_STEP, least))
+    return np.where(counts < least, 0.0, step * np.maximum(np.rint(counts / step), 1.0))
+
+
+def coarse_weights(weights: FloatMatrix, smallest: float) -> FloatMatrix:
+    """Rounds weights to multiples of 1 / `WEIGHT_STEPS`; 0 becomes ``smallest``."""
+    steps = np.rint(weights * WEIGHT_STEPS) / WEIGHT_STEPS
+    return np.where(steps > 0, steps, smallest)
+
+
+def mass_at(belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector) -> FloatVector:
+    """Computes the largest mass that reaches every variable along a path, shape (p,).
+
+    Mass flows along the edges of the graph without being divided, times the belief in each edge.
+    """
+    flow = np.where(graph, belief, 0.0)
+    reached = mass.astype(np.float64)
+    for _ in range(len(mass)):  # a path that gains nothing by repeating has fewer than p edges
+        further = np.maximum(reached, (reached[:, None] * flow).max(axis=0))
+        if (further == reached).all():
+            break
+        reached = further
+    return reached
+
+
+def reliability(
+    belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector, *, reach: str = "edges"
+) -> FloatMatrix:
+    """Computes r_ij, the largest product of mass and beliefs along a path that ends with i -> j.
+
+    Where ``reach`` is ``edges``, pairs that are no edge of the graph, of which the paper says
+    nothing, have 0. With ``tails`` all pairs are treated like edges, so that a site that intervened
+    on i or an ancestor of it has weight on the absence of i -> j, too; with ``ends`` so has one
+    that intervened on j. Masses lie in [0, 1]; the result, shape (p, p), in [0, belief_ij].
+    """
+    arriving = mass_at(belief, graph, mass)[:, None]
+    if reach == "ends":
+        arriving = np.maximum(arriving, mass[None, :])
+    passing = arriving * belief
+    return np.where(graph, passing, 0.0) if reach == "edges" else passing
+
+
+def softmax_weights(scores: FloatMatrix, offset: FloatMatrix, sharpness: float) -> FloatMatrix:
+    """Computes exp(beta (r - c)) with a public offset c >= r, so that no weight exceeds 1 (Eq. 7).
+
+    The ratio of the sites' sums does not depend on c; the weights lie in [exp(-beta c), 1].
+    """
+    return np.exp(sharpness * np.minimum(scores - offset, 0.0))
+
+
+def distance_weights(
+    graph: BoolMatrix, intervened: NDArray[np.bool_], *, decay: float, least: float
+) -> FloatMatrix:
+    """Computes the published program's weights, shape (p, p): decay**distance, at least ``least``.
+
+    The distance of an edge i -> j is the number of edges on the shortest directed path from an
+    intervened variable to i, infinite where there is none: with a decay of 1 all edges weigh 1.
+    Pairs that are no edge of the graph weigh ``least``.
+    """
+    distance = np.where(intervened, 0.0, np.inf)
+    for _ in range(len(intervened)):
+        distance = np.minimum(distance, np.where(graph, distance[:, None] + 1, np.inf).min(axis=0))
+    return np.where(graph, np.maximum(decay**distance, least)[:, None], least)
 
 
 @answers(LocalBeliefs)
@@ -66,26 +150,16 @@ def table_beliefs(
     spend: Callable[[int], None] | None = None,
     keyed: Keyed = unkeyed,
 ) -> Callable[[LocalBeliefs], FloatVector]:
-    """Trains local methods on one site's table.
+    """Trains local methods on one site's table; `LocalBeliefs.encodings` lays answers out.
 
-    Args:
-        table: The site's aligned data.
-        min_cell_size: Smallest count that may leave: where that is more than 1, experiments of
-            fewer rows take no part, and weights are coarse.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        spend: Told how many training steps are about to be computed; may refuse.
-        keyed: The site's key.
-
-    Returns:
-        A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
-        raises TooFewRowsError where too few observational rows are whole, and SchemaError where
-        no column names interventions.
+    Where ``min_cell_size`` is more than 1, experiments of fewer rows take no part, and weights are
+    coarse. Asked, it raises TooFewRowsError where too few observational rows are whole, and
+    SchemaError where no column names interventions.
     """
 
     @cache
     def regimes() -> Regimes:
         from cipherdag.sites.compute.beliefs.regimes import Regimes
-        from cipherdag.sites.compute.device import resolve_device
 
         marks, where = table.interventions, resolve_device(device)
         if marks is None:
@@ -128,7 +202,6 @@ def site_generator(
 def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
     """Train the local method, and return psi, or gamma and theta, shape (m, p, p)."""
     from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
-    from cipherdag.statistics.threads import threads_for
 
     prior, training = question.belief_arrays(), question.training
     with threads_for(question.n_variables * training.batch * training.hidden):
@@ -152,12 +225,8 @@ def weighted_answer(
 ) -> FloatVector:
     """Weighted beliefs, weights, binary graph and 1, as `LocalBeliefs.encodings` lays them out.
 
-    Args:
-        question: The question.
-        learnt: What the site believes now, shape (m, p, p).
-        counts: Rows in which each variable was intervened on, shape (p,).
-        rows: All rows of the site.
-        least: Smallest count that may leave.
+    ``learnt`` is what the site believes now, shape (m, p, p), ``counts`` the rows in which each
+    variable was intervened on, and ``least`` the smallest count that may leave.
     """
     weights = site_weights(question, learnt, counts, rows, least=least)
     weighted = weights * learnt
@@ -184,8 +253,6 @@ def site_weights(
     beliefs and of counts in steps: two sites whose counts lie in the same steps have equal
     weights in every round.
     """
-    from cipherdag.sites.compute.beliefs.reliability import coarse_weights, stepped_rows
-
     p = question.n_variables
     if question.aggregation == "naive":
         return np.full((p, p), float(rows) if question.reference == "paper" else 1.0)
@@ -199,12 +266,6 @@ def proximity_weights(
     question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector
 ) -> FloatMatrix:
     """Weights by how near a pair is to what the site intervened on, shape (p, p)."""
-    from cipherdag.sites.compute.beliefs.reliability import (
-        distance_weights,
-        reliability,
-        softmax_weights,
-    )
-
     p, last = question.n_variables, question.belief_arrays()
     if question.reference == "code":
         graph = binary_graph(learnt if last is None else last)  # a site's own in the first round

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from cipherdag.arrays import FloatVector
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.combined_evidence import SMALLEST_P, CombinedEvidence
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -18,16 +16,44 @@ from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
+from cipherdag.sites.compute.ci_tests.searches import (
+    BestSeparators,
+    best_separators,
+    candidate_scores,
+    sequential_layer,
+    stable_layer,
+)
 
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.searches import BestSeparators
+LARGEST_P = 1.0 - 2.0**-53
+
+
+def _values(
+    test: CITest, rows: IndexArray, question: CombinedEvidence, levels: IndexArray | None
+) -> list[FloatVector]:
+    """Computes the summands of triplets (x, y, s1, ..., sl)."""
+    outcome = test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
+    done = ~np.isnan(outcome.p_value)
+    if question.combination == "weighted_p":
+        weight = np.where(done, outcome.rows, 0.0)
+        return [weight * np.nan_to_num(outcome.p_value), weight]
+    informed = done & ~(outcome.dof == 0)
+    logarithms = -2.0 * np.log(np.clip(outcome.p_value, SMALLEST_P, LARGEST_P))
+    reliability = np.full(len(rows), question.rows_per_cell)
+    if levels is not None:
+        # floating point: the product of many levels may exceed every integer type
+        cells = levels[rows].astype(np.float64).prod(axis=1)
+        reliability = np.minimum(outcome.rows / cells, reliability)
+    return [
+        np.where(informed, logarithms, 0.0),
+        informed.astype(np.float64),
+        np.where(done, reliability, 0.0),
+    ]
 
 
 @answers(EdgeVotes)
 def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
     """1 for every edge that the site keeps; where sites abstain, also 1 for those it can test."""
-    from cipherdag.sites.compute.ci_tests.searches import sequential_layer, stable_layer
-
     test, skeleton = view.test(question.test), question.skeleton.matrix()
     layer, alpha = question.layer, question.test.alpha
     x, y = question.skeleton.edges().T
@@ -43,26 +69,34 @@ def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
 
 @answers(WeightedEvidence)
 def weighted(question: WeightedEvidence, view: SiteView) -> FloatVector:
-    """Weighted p-values and strengths of the site's tests."""
-    from cipherdag.sites.compute.ci_tests.summands import weighted_evidence
-
-    return weighted_evidence(view.test(question.test), question)
+    """All n p, n r where S is empty, and all n; 0 where a test is unreliable."""
+    test = view.test(question.test)
+    results = [
+        test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
+        for rows in (block.astype(np.int64) for block in question.rows())
+    ]
+    if not results:
+        return np.zeros(0)
+    weights = [np.where(np.isnan(result.p_value), 0, result.rows) for result in results]
+    weighted = [
+        np.nan_to_num(result.p_value) * n for result, n in zip(results, weights, strict=True)
+    ]
+    strengths = np.where(weights[0] > 0, results[0].dependence, 0.0) * weights[0]
+    return np.concatenate([*weighted, strengths, *weights]).astype(np.float64)
 
 
 @answers(CombinedEvidence)
 def combined(question: CombinedEvidence, view: SiteView) -> FloatVector:
-    """Summands of the site's tests."""
-    from cipherdag.sites.compute.ci_tests.summands import combined_evidence
-
+    """Summands of a combination of the site's p-values."""
+    test = view.test(question.test)
     levels = view.levels if view.discrete and view.all_codes is not None else None
-    return combined_evidence(view.test(question.test), question, levels)
+    parts = [_values(test, rows.astype(np.int64), question, levels) for rows in question.rows()]
+    return np.concatenate([np.zeros(0), *map(np.concatenate, zip(*parts, strict=True))])
 
 
 @answers(CandidateScores)
 def scores(question: CandidateScores, view: SiteView) -> FloatVector:
     """Scores of candidate separating sets."""
-    from cipherdag.sites.compute.ci_tests.searches import candidate_scores
-
     return candidate_scores(view.test(question.search.test), question)
 
 
@@ -83,8 +117,6 @@ def best_index_precedes(question: BestIndexPrecedes, view: SiteView) -> FloatVec
 
 
 def _best(search: SeparatorSearch, view: SiteView) -> BestSeparators:
-    from cipherdag.sites.compute.ci_tests.searches import best_separators
-
     return view.remember(
         "separators", search, lambda: best_separators(view.test(search.test), search)
     )

@@ -1,31 +1,48 @@
-"""A site's answers from its columns and their tables: kinds, counts, moments, descriptions."""
+"""A site's answers from its columns and their tables, and to questions made of other questions.
+
+Source of resampling: Efron, Annals of Statistics 7 (1979); Friedman, Goldszmidt and Wyner, "Data
+analysis with Bayesian networks: a bootstrap approach", UAI 1999. Every site draws as many rows as
+it holds, so the sites are strata.
+
+Leaks:
+    Which rows are drawn follows from all rows of the site and its key, so nobody else can tell, but
+    for a simulation, which has no key; were it known, sums over many replicates would be equations
+    in single rows.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, VariableSets
+from cipherdag.questions.question import Resampled
 from cipherdag.questions.site_differences import SiteDifferences
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
+from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.described import missing_in, rows_of
-from cipherdag.sites.compute.pooled.location_scale_hints import column_hints, moments_of
-from cipherdag.sites.compute.pooled.shares import share_summands
+from cipherdag.sites.compute.descriptions.location_scale_hints import column_hints, moments_of
+from cipherdag.sites.compute.descriptions.shares import share_summands
 
 LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
+MOST_COUNTED = 256
+"""Answers that a site keeps from the count of its tests to their sums; it forgets the oldest.
+
+Where no test has sites enough nobody asks for the sums; an answer that was forgotten is computed
+again.
+"""
 
 
 @answers(Columns)
 def kinds(question: Columns, view: SiteView) -> FloatVector:
     """Kinds of columns, and hints of where their numbers lie."""
     p, numbers, min_cell_size = view.n_variables, view.sides == 0, view.min_cell_size
-    every = rows_of(view.all_codes, view.all_values)
+    every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
-    gaps = (missing_in(view.codes, view.values, v, not numbers[v]) for v in range(p))
-    missing = np.array([column.any() for column in gaps], dtype=bool)
+    missing = np.array([view.open_rows.missing(v).any() for v in range(p)], dtype=bool)
     hints = np.zeros((5, p))  # of location, spread and size; the latter two with 1
     if question.marks:
         columns = (_hinted(v, view) for v in np.flatnonzero(numbers).tolist())
@@ -121,3 +138,34 @@ def differences(question: SiteDifferences, view: SiteView) -> FloatVector:
         device=view.device,
         tables=view.counts.whole_tables if view.discrete else None,
     )
+
+
+@answers(ContributorCounts)
+def contributions(question: ContributorCounts, view: SiteView) -> FloatVector:
+    """Indicators of the parts to which the site contributes."""
+    view.memory.get("counted", {}).pop(question.question, None)
+    answer = view.remember(
+        "counted", question.question, lambda: view.answer(question.question), most=MOST_COUNTED
+    )
+    return question.question.contributes(answer).astype(np.float64)
+
+
+@answers(Suppressed)
+def suppressed(question: Suppressed, view: SiteView) -> FloatVector:
+    """The answer to the question, with zeros for parts that too few sites contribute to."""
+    answer = view.memory.get("counted", {}).pop(question.question, None)
+    if answer is None:
+        answer = view.answer(question.question)
+    return question.question.suppress(answer, question.enough_array())
+
+
+@answers(Resampled)
+def resampled(question: Resampled, view: SiteView) -> FloatVector:
+    """The answer about the rows of the replicate."""
+    return view.resampled(question.replicate, question.seed).answer(question.question)
+
+
+@answers(Verdicts)
+def words(question: Verdicts, view: SiteView) -> IndexArray:
+    """The site's whole numbers, whose sums over the sites are compared."""
+    return question.words(view.answer(question.question))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
@@ -17,18 +15,18 @@ from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.effect_answer import effect_answer
+from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods, likelihoods_answer
+from cipherdag.sites.compute.models.steps import regression_steps
+from cipherdag.sites.compute.models.survival_rows import survival_answer
+from cipherdag.sites.compute.score_tests.site_scores import SiteScores
 from cipherdag.statistics.regression_models import Regression
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 
 
 @answers(RegressionSteps)
 def steps(question: RegressionSteps, view: SiteView) -> FloatVector:
     """Log likelihoods, gradients and Hessians of regressions."""
-    from cipherdag.sites.compute.pooled.regression.design import Expansion
-    from cipherdag.sites.compute.pooled.regression.steps import regression_steps
-
     view.check_min_rows()
     view.spend(len(question.models))
     if view.min_cell_size > 1:
@@ -57,8 +55,6 @@ def _check_models(models: tuple[Regression, ...], view: SiteView) -> None:
 @answers(ScoreSums)
 def scores(question: ScoreSums, view: SiteView) -> FloatVector:
     """Scores and their null variances."""
-    from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
-
     view.spend(question.n_tests)
     site_scores = view.remember(
         "scores",
@@ -71,8 +67,6 @@ def scores(question: ScoreSums, view: SiteView) -> FloatVector:
 @answers(LogLikelihoods)
 def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
     """Log likelihoods of sets of columns, with noise where small counts may not leave."""
-    from cipherdag.sites.compute.pooled.likelihoods import likelihoods_answer
-
     view.spend(sum(question.counts))
     size = view.min_cell_size
     parent = None if view.noise is None or view.parent is None else _of_sets(view.parent, size)
@@ -89,20 +83,15 @@ def compared_scores(question: ScoreComparisons, view: SiteView) -> IndexArray:
 
 def _of_sets(view: SiteView, min_cell_size: int) -> SetLikelihoods:
     """Likelihoods of the site's rows; categories of fewer rows than the size are joined."""
-    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
-
     parent = view.parent
     return view.remember(
         "likelihoods",
         min_cell_size,
         lambda: SetLikelihoods(
-            view.codes,
-            view.values,
-            view.sides,
+            view.open_rows,
             view.device,
             min_cell_size=min_cell_size,
-            parent=None if parent is None else parent.codes,
-            resampled=parent is not None,
+            parent=None if parent is None else parent.open_rows,
         ),
     )
 
@@ -110,15 +99,16 @@ def _of_sets(view: SiteView, min_cell_size: int) -> SetLikelihoods:
 @answers(EffectSums)
 def effects(question: EffectSums, view: SiteView) -> FloatVector:
     """Estimating functions of an effect, summed over the rows."""
-    from cipherdag.sites.compute.pooled.effects.answer import effect_answer
-
     if view.parent is not None:
         raise MalformedMessageError("an effect is not estimated from resampled rows")
     view.spend(1)
     every = isinstance(question.stage, Missing)
-    rows = (view.all_codes, view.all_values) if every else (view.codes, view.values)
     return effect_answer(
-        question, *rows, min_cell_size=view.min_cell_size, blur=view.cell_keys, device=view.device
+        question,
+        view.all_rows if every else view.open_rows,
+        min_cell_size=view.min_cell_size,
+        blur=view.cell_keys,
+        device=view.device,
     )
 
 
@@ -127,14 +117,7 @@ def effects(question: EffectSums, view: SiteView) -> FloatVector:
 @answers(HazardSums)
 def survival(question: SurvivalCounts | HazardSteps | HazardSums, view: SiteView) -> FloatVector:
     """Counts until an event, and steps of Cox models."""
-    from cipherdag.sites.compute.pooled.survival_rows import survival_answer
-
     view.spend(1)
     return survival_answer(
-        question,
-        view.categories,
-        view.column,
-        view.min_cell_size,
-        view.withheld,
-        view.noise,
+        question, view.categories, view.column, view.min_cell_size, view.withheld, view.noise
     )

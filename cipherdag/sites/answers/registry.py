@@ -18,11 +18,7 @@ _ANSWERS: dict[type[Question], Answer] = {}
 
 
 def answers(kind: type[Question]) -> Callable[[Answer], Answer]:
-    """Register a function as the answer to a kind of question, and to its subclasses.
-
-    Raises:
-        TypeError: The kind has another answer.
-    """
+    """Register a function as the answer to a kind of question, unless it has another one."""
 
     def register(function: Answer) -> Answer:
         if _ANSWERS.setdefault(kind, function) is not function:
@@ -34,11 +30,7 @@ def answers(kind: type[Question]) -> Callable[[Answer], Answer]:
 
 @cache
 def answer_to(kind: type[Question]) -> Answer:
-    """The function that answers a kind of question; every module of this room may define some.
-
-    Raises:
-        TypeError: A kind of question has no answer.
-    """
+    """The function that answers a kind of question; TypeError where some kind has none."""
     for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
         import_module(module.name)
     each = {one: [*filter(_ANSWERS.get, one.__mro__)] for one in (kind, *question_kinds().values())}

@@ -15,11 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.errors import (
-    BoundExceededError,
-    MalformedMessageError,
-    MixedTypesError,
-)
+from cipherdag.errors import BoundExceededError, MalformedMessageError, MixedTypesError
 from cipherdag.graphs.dags import Dag, Family
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
@@ -32,7 +28,9 @@ from cipherdag.questions.scores.likelihoods import COARSE_BITS
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.answers.table_tests import odd_column
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.models.set_likelihoods import collapse_rare_codes, likelihood_noise
+from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.sites.compute.scores.learners import best_graph
 from cipherdag.sites.compute.scores.scores import (
     DiscreteBic,
     FamilyScore,
@@ -56,7 +54,6 @@ class _Learnt:
     @classmethod
     def under(cls, spec: ScoreSpec, view: SiteView) -> _Learnt:
         """Learn the site's best graph under a specification, once a run."""
-        from cipherdag.sites.compute.scores.learners import best_graph
 
         def learn() -> _Learnt:
             scores = _make_scores(view)(spec)
@@ -110,11 +107,7 @@ def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> Floa
 
 @answers(GraphRegretExceeds)
 def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
-    """Indicators, row by row, of graph regrets above thresholds; raises as `family_regrets`.
-
-    Raises:
-        MalformedMessageError: The packed graphs cannot be read.
-    """
+    """Indicators, row by row, of graph regrets above thresholds; raises as `family_regrets`."""
     grid = _Learnt.under(question.spec, view).graph_regrets(question)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
 
@@ -134,12 +127,7 @@ def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
-    """Round regrets to whole multiples of 2**-grid_bits.
-
-    Args:
-        regrets: In nats or bits.
-        grid_bits: The grid of the question.
-        disclosed_bits: The finest that the site tells; None: as is asked.
+    """Round regrets to multiples of 2**-grid_bits, or the coarser ones that the site tells.
 
     Raises:
         BoundExceededError: One is not a number, or beyond the declared bound.
@@ -161,40 +149,25 @@ def table_scores(
 ) -> Callable[[ScoreSpec], LocalScores]:
     """Makes the scores that questions name, over one site's table.
 
-    Args:
-        table: The site's aligned data.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        spend: Told how many families are about to be scored; may refuse.
-        min_cell_size: Rows below which a category is collapsed into another one.
-        cell_keys: Makes what perturbs likelihoods; None: nothing does, and regrets are exact.
-
-    Returns:
-        A function from a specification to scores; it raises MixedTypesError where the score does
-        not fit the columns' types.
+    They raise MixedTypesError where they do not fit the columns' types. Categories of fewer rows
+    than ``min_cell_size`` are collapsed; without ``cell_keys`` regrets are exact.
     """
 
     def make(spec: ScoreSpec) -> LocalScores:
-        noise = None if cell_keys is None else _noise(spec, cell_keys())
+        noise: Noise | None = None
+        if cell_keys is not None:  # equal to that of `LogLikelihoods`: both runs give one equation
+            about = b"description length" if spec.score == "mdl" else b"likelihood"
+            noise = partial(likelihood_noise, cell_keys(), about)
         score = _family_score(table, spec, device, min_cell_size, noise)
         return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
 
     return make
 
 
-def _noise(spec: ScoreSpec, cell_keys: CellKeys) -> Noise:
-    """Noise of likelihoods, equal to that of `LogLikelihoods`: both runs give one equation."""
-    from cipherdag.sites.compute.pooled.likelihoods import likelihood_noise
-
-    about = b"description length" if spec.score == "mdl" else b"likelihood"
-    return partial(likelihood_noise, cell_keys, about)
-
-
 def _collapsed(
     codes: NDArray[np.integer], levels: tuple[int, ...], min_cell_size: int
 ) -> NDArray[np.integer]:
     """Codes with rare categories collapsed into neighbours; rows with a gap stay as they are."""
-    from cipherdag.sites.compute.pooled.likelihoods import collapse_rare_codes
-
     complete = (codes >= 0).all(axis=1)
     rows, collapsed = codes[complete], codes.copy()
     collapse_rare_codes(rows, rows, np.array(levels, dtype=np.int64), min_cell_size)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,22 +23,13 @@ from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.registry import answer_to
 from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
+from cipherdag.sites.compute.counter import DiscreteColumns
+from cipherdag.sites.compute.descriptions.described import DescribedColumns
 from cipherdag.sites.compute.device import Device, batch_bytes, resolve_device
-from cipherdag.sites.compute.few_values import repeated_values
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
-from cipherdag.sites.compute.pooled.described import (
-    DescribedColumns,
-    column_of,
-    levels_of,
-    rows_of,
-    without_gaps,
-)
-from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.compute.noise import CellKeys, Keyed, rows_digest, unkeyed
+from cipherdag.sites.compute.rows import Rows, repeated_values
+from cipherdag.sites.compute.scores.scores import LocalScores
 from cipherdag.sites.table.site_table import SiteTable
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.counting.counter import DiscreteColumns
-    from cipherdag.sites.compute.scores.scores import LocalScores
 
 Value = TypeVar("Value")
 
@@ -122,12 +113,7 @@ class SiteView:
     ) -> SiteView:
         """The view from which every kind of question about a site's table is answered.
 
-        Args:
-            table: The site's aligned data; rows with interventions train beliefs and nothing else.
-            min_cell_size: Smallest count that a pooled count may come from.
-            device: ``cpu``, ``cuda`` or ``auto``.
-            budget: Counts what is computed against the site's policy.
-            keyed: The key of all that the site draws and perturbs by; none in a simulation.
+        Rows with interventions train beliefs and nothing else.
         """
         observed = table.observational()
         rows = observed.codes, observed.values, observed.cardinalities
@@ -211,27 +197,35 @@ class SiteView:
         return self.all_codes is not None or self.all_values is not None
 
     @cached_property
-    def _open_rows(self) -> tuple[NDArray[np.integer] | None, NDArray[np.float64] | None]:
+    def all_rows(self) -> Rows:
+        """All rows, incomplete ones too."""
+        return Rows(self.all_codes, self.all_values, self.categories)
+
+    @cached_property
+    def open_rows(self) -> Rows:
+        """The rows over which joint sums of columns run; PolicyRefusedError without rows."""
         if not self._has_rows:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
+        rows = self.all_rows
         if self.all_codes is None or self.min_cell_size <= 1:
-            return self.all_codes, self.all_values
-        return without_gaps(self.all_codes, self.all_values, self.sides > 0)
+            return rows
+        complete = rows.complete(rows.filled)
+        return rows if complete.all() else rows.take(complete)
 
     @property
     def codes(self) -> NDArray[np.integer] | None:
         """Codes of the rows over which joint sums of columns run."""
-        return self._open_rows[0]
+        return self.open_rows.codes
 
     @property
     def values(self) -> NDArray[np.float64] | None:
         """Numbers of the rows over which joint sums of columns run."""
-        return self._open_rows[1]
+        return self.open_rows.values
 
     @property
     def rows(self) -> int:
         """The number of rows over which joint sums of columns run."""
-        return rows_of(*self._open_rows)
+        return len(self.open_rows)
 
     @property
     def discrete(self) -> bool:
@@ -241,15 +235,18 @@ class SiteView:
     @cached_property
     def levels(self) -> IndexArray:
         """Highest code + 1 of every variable, at least 1, shape (p,); 1 for a continuous one."""
-        return levels_of(self.all_codes, self.n_variables)
+        if self.all_codes is None:
+            return np.ones(self.n_variables, dtype=np.int64)
+        highest: IndexArray = self.all_codes.max(axis=0, initial=0).astype(np.int64)
+        return highest + 1
 
     def column(self, variable: int) -> FloatVector:
         """Codes or numbers of a variable in those rows as floats, NaN where missing."""
-        return column_of(*self._open_rows, variable, self.categories[variable] > 0)
+        return self.open_rows.column(variable)
 
     def raw_column(self, variable: int) -> FloatVector:
         """Codes or numbers of a variable in all rows, incomplete ones too, as floats."""
-        return column_of(self.all_codes, self.all_values, variable, self.categories[variable] > 0)
+        return self.all_rows.column(variable)
 
     def disclosable_column(self, variable: int) -> FloatVector:
         """A variable's codes, or its numbers without those that the threshold rule withholds."""
@@ -260,9 +257,7 @@ class SiteView:
     @cached_property
     def described(self) -> DescribedColumns:
         """All rows, column by column, without those that the threshold rule withholds."""
-        return DescribedColumns(
-            self.all_codes, self.all_values, self.sides, min_cell_size=self.min_cell_size
-        )
+        return DescribedColumns(self.all_rows, min_cell_size=self.min_cell_size)
 
     @cached_property
     def device(self) -> Device:
@@ -280,8 +275,6 @@ class SiteView:
         return self.counts if self.codes is self.all_codes else self._counter(self.all_codes)
 
     def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
-        from cipherdag.sites.compute.counting.counter import DiscreteColumns
-
         assert codes is not None, "only discrete columns are counted"
         half = batch_bytes(self.device) // 2
         return DiscreteColumns(codes, self.device, memory_bytes=half, levels=self.sides)
@@ -355,24 +348,15 @@ class SiteView:
         return self.keyed(rows_digest(b"cipherdag resampled rows", self.all_codes, self.all_values))
 
     def resampled_rows(self, replicate: int, seed: int) -> IndexArray:
-        """Positions of rows drawn with replacement, as many as there are, shape (n,).
-
-        Args:
-            replicate: 1 for the first.
-            seed: Seed of the run.
-        """
+        """Positions of as many rows, drawn with replacement, of a replicate from 1 on."""
         number = seed.to_bytes(8, "big") + replicate.to_bytes(8, "big")
         entropy = hashlib.sha256(self._resampling_key + number).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))
-        n = rows_of(self.all_codes, self.all_values)
+        n = len(self.all_rows)
         return rng.integers(n, size=n)
 
     def resampled(self, replicate: int, seed: int) -> SiteView:
-        """The view of a replicate's rows.
-
-        Raises:
-            MalformedMessageError: There is no table to draw from.
-        """
+        """The view of a replicate's rows; MalformedMessageError without a table to draw from."""
         if self.table is None:
             raise MalformedMessageError("this site draws no rows from its own")
         table = self.table

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import IndexArray
 from cipherdag.errors import BoundExceededError, MixedTypesError
 from cipherdag.graphs.relations import Determined
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, fitting_tests
 from cipherdag.questions.combined_evidence import SUMMED
-from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult, ci_test_class, not_done
 from cipherdag.sites.table.site_table import SiteTable
 
 FAR = 1000.0
@@ -20,22 +20,10 @@ FAR = 1000.0
 NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
 
 
-def _asked(test: str) -> str:
-    """The name under which a run asks for the test: some tests are computed by another one."""
-    name = next((name for name, summed in SUMMED.items() if summed == test), test)
-    return "auto" if name == "by-type" else name
-
-
 def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:
     """Makes the tests that questions name, over one site's table.
 
-    Args:
-        table: The site's aligned data.
-        device: ``cpu``, ``cuda`` or ``auto``.
-
-    Returns:
-        A function from a test's specification to the test; it raises MixedTypesError where the
-        test does not fit the columns' types.
+    They raise MixedTypesError where they do not fit the columns' types.
     """
 
     def make(spec: CITestSpec) -> CITest:
@@ -43,7 +31,9 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
         computed = kind.computed.get(table.kind)
         several = [column for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
         many = [column.name for column in several if not (kind.scored and column.scores)]
-        asked = _asked(spec.name)
+        # some tests that a run asks for are computed by another one
+        asked = next((name for name, summed in SUMMED.items() if summed == spec.name), spec.name)
+        asked = "auto" if asked == "by-type" else asked
         if computed is None:
             raise MixedTypesError(
                 f"the test '{asked}' cannot treat {table.kind} columns",
@@ -56,8 +46,6 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
                 column=many[0],
                 remedy=fitting_tests(table.kind, kind, two_categories=False),
             )
-        from cipherdag.sites.compute.ci_tests.ci_test import ci_test_class
-
         return ci_test_class(computed).of_table(table, spec, computed, device)
 
     return make
@@ -81,47 +69,32 @@ class CountedTest:
         return self.test.evaluate(x, y, given)
 
 
+@dataclass(frozen=True, slots=True)
 class PossibleTest:
     """A test that is skipped where S determines x or y.
 
     The sites' half of the rule of `cipherdag.algorithms.evidence.federated_test.OverlapFilter`, for
     votes and p-values of one site. The schema that all sites share says which tests these are.
-
-    Args:
-        test: Does the others.
-        determined: Which variables follow from others.
     """
 
-    def __init__(self, test: CITest, determined: Determined) -> None:
-        self._test = test
-        self._determined = determined
+    test: CITest
+    determined: Determined
 
     @property
     def n_variables(self) -> int:
         """See `CITest.n_variables`."""
-        return self._test.n_variables
+        return self.test.n_variables
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; NaN, and no row, where S determines x or y."""
-        undone = self._determined.undone(np.column_stack([x, y, given]))
-        if not undone.any():
-            return self._test.evaluate(x, y, given)
-        result = self._test.evaluate(x[~undone], y[~undone], given[~undone])
-
-        def spread(values: FloatVector | float) -> FloatVector:
-            whole = np.full(len(x), np.nan)
-            whole[~undone] = values
-            return whole
-
-        rows = np.zeros(len(x), dtype=np.int64)
-        rows[~undone] = result.rows
-        return CITestResult(
-            spread(result.p_value),
-            spread(result.statistic),
-            spread(result.dof),
-            spread(result.dependence),
-            rows,
-        )
+        possible = ~self.determined.undone(np.column_stack([x, y, given]))
+        if possible.all():
+            return self.test.evaluate(x, y, given)
+        done = self.test.evaluate(x[possible], y[possible], given[possible])
+        outcomes = not_done(np.zeros(len(x), dtype=np.int64))
+        columns = (done.p_value, done.statistic, done.dof, done.dependence, done.rows)
+        outcomes[possible] = np.column_stack(columns)
+        return CITestResult.of(outcomes)
 
 
 def far_number(table: SiteTable) -> BoundExceededError | None:

@@ -1,4 +1,4 @@
-"""Where a site's arrays live, and how much memory and how many rows they take at a time.
+"""Where a site's arrays live, and how much memory, rows and threads they take at a time.
 
 On a processor arrays are numpy's; torch, which takes a second and 200 MB to load, computes a few
 tests, scores and beliefs alone. On another device all of them are tensors there, from the columns
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NewType
 
@@ -34,6 +36,8 @@ MOST_INDEXED = 2**30
 """Elements of a tensor that every kernel of a card addresses."""
 LEAST_BATCH = 2**24
 """Bytes of a batch on a card whose memory others fill."""
+FEWEST_SHARED = 1 << 17
+"""Elements from which on a step's tensors repay a second thread."""
 
 
 def resolve_device(name: str) -> Device:
@@ -92,3 +96,22 @@ def batch_bytes(device: Device) -> int:
 
     free, _ = torch.cuda.mem_get_info(device)
     return max(free // BATCH_SHARE, LEAST_BATCH)
+
+
+@contextmanager
+def threads_for(elements: int) -> Iterator[None]:
+    """Use one thread for tensors of fewer than `FEWEST_SHARED` elements, torch's number for others.
+
+    Threads that share a small tensor wait for each other longer than they compute, and where other
+    programs hold the processors, many times as long. Of functions as square roots torch shares
+    every 2048 elements.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    if elements < FEWEST_SHARED:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

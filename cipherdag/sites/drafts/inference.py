@@ -16,9 +16,9 @@ from cipherdag.errors import (
     SchemaError,
     UnreadableDataError,
 )
-from cipherdag.sites.drafts.as_written import as_written
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
+    as_written,
     guessed,
     is_free_text,
     many_numbers,
@@ -26,7 +26,7 @@ from cipherdag.sites.drafts.guessing import (
     refuse_infinite,
     with_missing,
 )
-from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import column_suspicions, suspicious_numbers
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.drafts.tally import (
@@ -40,11 +40,7 @@ from cipherdag.sites.drafts.tally import (
 from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import DescribedFile, FileDescription
-from cipherdag.sites.table.names import (
-    hidden_character,
-    is_plain_number,
-    normalise_value,
-)
+from cipherdag.sites.table.names import hidden_character, is_plain_number, normalise_value
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import UNMEASURED, load_table
@@ -55,16 +51,12 @@ _WRITTEN = "At a real site copy its table as [source] into site.toml."
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Guessed columns.
+    """Columns guessed from the values of all tables together, and what is to know of these.
 
-    Attributes:
-        columns: From the values of all tables together.
-        constant: Which of them hold one value only or none.
-        runnable: The same columns, so that a run over these very tables stops at none that is
-            constant in some of them.
-        few: The numbers, ascending, of continuous columns that have at most 12 different ones.
-        lacked: The tables, counted from 1, that lack a column that others have.
-        written: How files are written that nobody described, by their names.
+    ``constant`` ones hold one value or none. A run over these very tables does not stop at one that
+    is ``runnable``. ``few`` are the numbers, ascending, of continuous columns with at most 12
+    different ones; ``lacked`` the tables, from 1, that lack a column; ``written`` how files are
+    written that nobody described, by name.
     """
 
     columns: tuple[Column, ...]
@@ -105,9 +97,7 @@ def infer_columns(
 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
 
-    Args:
-        sources: At least one path or DataFrame; by site, where errors shall name it.
-        overlapping: Whether tables may have different columns.
+    Tables may have different columns where they are ``overlapping``.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
@@ -143,15 +133,10 @@ def infer_columns(
     runnable = (without_constant(column, held[column.name]) for column in columns)
     few = {column.name: _few_numbers(column, tallies[column.name]) for column in columns}
     few = {name: numbers for name, numbers in few.items() if numbers}
-    lacked = _lacked(held, len(by_site))
+    every = frozenset(range(1, len(by_site) + 1))
+    lacking = {name: every - {each.number for each in tables} for name, tables in held.items()}
+    lacked = {name: tuple(sorted(numbers)) for name, numbers in lacking.items() if numbers}
     return Draft(tuple(columns), frozenset(constant), tuple(runnable), few, lacked, written)
-
-
-def _lacked(held: Mapping[str, Sequence[Held]], n_tables: int) -> dict[str, tuple[int, ...]]:
-    """The numbers of the tables that lack a column, for columns that some table lacks."""
-    every = frozenset(range(1, n_tables + 1))
-    lacked = {name: every - {each.number for each in tables} for name, tables in held.items()}
-    return {name: tuple(sorted(numbers)) for name, numbers in lacked.items() if numbers}
 
 
 def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
@@ -270,15 +255,9 @@ def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
 
 @dataclass(slots=True, repr=False)
 class _Counted:
-    """A table's values by column.
+    """A table's values by column, what a database declares of these, and hidden characters.
 
-    Attributes:
-        file: What errors call the table.
-        tallies: How often every value occurs.
-        types: What a database or frame declares, where it does.
-        hidden: The first cell of a column with an invisible character makes an error, to be raised
-            only where the cell would be a category.
-        rows: Number of rows.
+    The first cell with one makes an error, raised only where the cell would be a category.
     """
 
     file: str
@@ -319,11 +298,7 @@ def _note_written(file: DescribedFile, written: dict[str, FileDescription]) -> N
 
 
 def _note_hidden(
-    table: RawTable,
-    name: str,
-    cells: TextCells,
-    first: int,
-    hidden: dict[str, UnreadableDataError],
+    table: RawTable, name: str, cells: TextCells, first: int, hidden: dict[str, UnreadableDataError]
 ) -> None:
     """Remember the first cell with an invisible character, and where it is."""
     if name in hidden or "".join(cells.texts).isprintable():

@@ -22,13 +22,9 @@ Drafts = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something in which drafts differ.
+    """Something in which drafts differ in a column, and what was done about it, or is to be done.
 
-    Attributes:
-        column: The column concerned.
-        said: What differs, by draft.
-        remedy: What was done, or is to be done.
-        open: Whether people must decide; the column takes no part until then.
+    While it is ``open`` people must decide, and the column takes no part.
     """
 
     column: str
@@ -42,9 +38,6 @@ class Difference:
 
 def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Difference, ...]]:
     """The schema that drafts agree on, and what does not fit; their order does not count.
-
-    Args:
-        drafts: A schema for each site's name, at least one.
 
     Returns:
         The schema, its columns by code point: one with an open difference is ignored, and says so
@@ -74,9 +67,7 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
     return Schema(tuple(columns), relations), (*differences, *differing)
 
 
-def _relations(
-    drafts: Mapping[str, Schema],
-) -> tuple[tuple[Relation[str], ...], list[Difference]]:
+def _relations(drafts: Mapping[str, Schema]) -> tuple[tuple[Relation[str], ...], list[Difference]]:
     """Relations of every draft that has their columns, and those that only some of these have."""
     declared: dict[Relation[str], list[str]] = {}
     for site, draft in sorted(drafts.items()):

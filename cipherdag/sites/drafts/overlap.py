@@ -38,19 +38,19 @@ def with_large_groups(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]
 
     The smallest group joins the one with which the fewest columns of sites are given up, until none
     is too small; the order of the sites is nothing to it.
-
-    Args:
-        lacking: What they lack.
-        fewest: How many sites a group needs.
     """
     groups: dict[frozenset[str], int] = {}
     for variables in lacking.values():
         groups[variables] = groups.get(variables, 0) + 1
+
+    def given_up(one: frozenset[str], other: frozenset[str]) -> int:
+        return groups[one] * len(other - one) + groups[other] * len(one - other)
+
     joined = dict(lacking)
     while len(groups) > 1 and min(groups.values()) < fewest:
         small = min(groups, key=lambda each: (groups[each], sorted(each)))
         others = [group for group in groups if group != small]
-        partner = min(others, key=lambda each: (_given_up(groups, small, each), sorted(each)))
+        partner = min(others, key=lambda each: (given_up(small, each), sorted(each)))
         both = small | partner
         groups[both] = groups.get(both, 0) + sum(
             groups.pop(each) for each in {small, partner} - {both}
@@ -59,19 +59,8 @@ def with_large_groups(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]
     return joined
 
 
-def _given_up(
-    groups: Mapping[frozenset[str], int], one: frozenset[str], other: frozenset[str]
-) -> int:
-    """The number of columns of sites that two groups give up to become one."""
-    return groups[one] * len(other - one) + groups[other] * len(one - other)
-
-
 def with_overlap(schema: Schema, lacking: Lacking) -> Schema:
-    """The schema that declares what sites lack; what all of them lack takes no part.
-
-    Raises:
-        SchemaError: Nothing is left that some site has.
-    """
+    """The schema that declares what sites lack; raises SchemaError where nothing is left."""
     columns = []
     for column in schema.columns:
         sites = tuple(site for site, names in lacking.items() if column.name in names)
@@ -84,13 +73,7 @@ def with_overlap(schema: Schema, lacking: Lacking) -> Schema:
 
 
 def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator[str]:
-    """The sentences on what a run over such sites cannot use or disclose.
-
-    Args:
-        schema: As `with_overlap` made it.
-        before: What every site lacks.
-        after: What it is taken to lack.
-    """
+    """The sentences on what a run over a schema of `with_overlap` cannot use or disclose."""
     for name in sorted(set.union(*map(set, after.values())) if after else ()):
         gave_up = [f"'{site}'" for site, each in after.items() if name in each - before[site]]
         if name not in schema.names:

@@ -15,12 +15,7 @@ _NEAR_MISS = 0.85
 
 @dataclass(frozen=True, slots=True)
 class SharedCategories:
-    """Categories that several drafts share.
-
-    Attributes:
-        spelled: For every text of a draft the category that it spells.
-        remarks: What was taken for one, or may be, and what to do about it.
-    """
+    """The category that every text of a draft spells, and what was taken for one, or may be."""
 
     spelled: Mapping[str, str]
     remarks: tuple[tuple[str, str], ...]
@@ -51,10 +46,6 @@ def shared_categories(
 
     Two texts are one category where they share a loose form ("Männer", "maenner"), where a draft
     says so, or where every draft has just a word for true and one for false ("Yes", "1", "ja").
-
-    Args:
-        given: The categories of every draft.
-        declared: Synonyms that drafts give already, by spelling.
     """
     used = Counter(text for categories in given.values() for text in set(categories))
     truths = all(_two_truths(categories) for categories in given.values())

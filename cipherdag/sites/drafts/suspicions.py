@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,12 +99,7 @@ def _odd_cells(odd: Sequence[str]) -> Suspicion:
 
 
 def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
-    """Suspicions of numbers: codes for missing values, outliers, codes in place of numbers.
-
-    Args:
-        distinct: The different numbers, ascending, shape (m,), without NaN.
-        counts: In how many rows each occurs, shape (m,).
-    """
+    """Suspicions of different numbers, ascending, shape (m,): marks, outliers, and codes."""
     if len(distinct) < 3:
         return []
     marks = _sentinels(distinct, counts)
@@ -119,15 +114,16 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
                 f"If so, write missing = [{listed}].",
             )
         )
-    suspicions += _far(distinct[is_measured], counts[is_measured]) or _skewed(
-        distinct[is_measured], counts[is_measured]
-    )
-    return suspicions + (_codes(distinct[is_measured]) if counts.sum() >= _FEWEST_CODES else [])
+    measured = distinct[is_measured], counts[is_measured]
+    suspicions += [*_far(*measured)] or [*_skewed(*measured)]
+    if counts.sum() >= _FEWEST_CODES:
+        suspicions += _codes(measured[0])
+    return suspicions
 
 
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one, or that often mark a missing value."""
-    suspicions = _words(categories)
+    suspicions = [*_words(categories)]
     groups = grouped(categories, {}, truths=True)
     for group in (entry for each in groups for entry in _of_one_number(each) if len(entry) > 1):
         # words before numbers, small letters before capitals
@@ -151,7 +147,7 @@ def _of_one_number(group: Sequence[str]) -> list[list[str]]:
     return [[each for each in group if float(each) == value] for value in values]
 
 
-def _words(categories: Sequence[str]) -> list[Suspicion]:
+def _words(categories: Sequence[str]) -> Iterator[Suspicion]:
     """Categories such as "NA", which may be a missing value, and may be Namibia."""
     signs = any("+" in category for category in categories)  # where "-" is one, too
     marks = [
@@ -162,15 +158,13 @@ def _words(categories: Sequence[str]) -> list[Suspicion]:
         and not (signs and set(category) == {"-"})
     ]
     if not marks:
-        return []
+        return
     texts = ", ".join(f'"{mark}"' for mark in marks)
-    return [
-        Suspicion(
-            "a category that often marks a missing value",
-            f"{' or '.join(map(repr, marks))} is a category here and often marks a missing value.",
-            f"If so, take it out of `categories` and write missing = [{texts}].",
-        )
-    ]
+    yield Suspicion(
+        "a category that often marks a missing value",
+        f"{' or '.join(map(repr, marks))} is a category here and often marks a missing value.",
+        f"If so, take it out of `categories` and write missing = [{texts}].",
+    )
 
 
 def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
@@ -195,11 +189,7 @@ def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
 
 
 def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
-    """Sites whose numbers all lie beyond those of the others by a factor, as in another unit.
-
-    Args:
-        values: One column's numbers at every site, NaN where missing.
-    """
+    """Sites whose numbers all lie beyond those of the others by a factor, as in another unit."""
     present = {name: each[~np.isnan(each)] for name, each in values.items()}
     inner = {
         name: np.quantile(each, [0.05, 0.5, 0.95]) for name, each in present.items() if len(each)
@@ -259,44 +249,40 @@ def _odd_zero(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
     return bool(middle > 3 * deviation and above[0] >= 0.25 * middle)
 
 
-def _far(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
+def _far(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> Iterator[Suspicion]:
     """Few numbers beyond all others by more than the others' whole range."""
     if len(distinct) < 20:
-        return []
+        return
     middle, deviation = _robust(distinct, counts)
     far = np.abs(distinct - middle) > _FAR * deviation
     rest = distinct[~far]
     if deviation == 0 or not far.any() or counts[far].sum() > 0.05 * counts.sum():
-        return []
+        return
     gaps = np.maximum(rest[0] - distinct[far], distinct[far] - rest[-1])
     if gaps.min() <= rest[-1] - rest[0]:
-        return []
-    return [
-        Suspicion(
-            "numbers far from all others",
-            "Few numbers lie far from all others.",
-            "Is it another unit, or a decimal point? Correct them, or declare plausible.",
-        )
-    ]
+        return
+    yield Suspicion(
+        "numbers far from all others",
+        "Few numbers lie far from all others.",
+        "Is it another unit, or a decimal point? Correct them, or declare plausible.",
+    )
 
 
-def _skewed(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
+def _skewed(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> Iterator[Suspicion]:
     """Positive numbers that are skewed, while their logarithms are not."""
     if len(distinct) < 50 or counts.sum() < 100 or distinct[0] <= 0.0:
-        return []
+        return
     (tail, middle), (tail_of_logs, middle_of_logs) = (
         _skewness(each, counts) for each in (distinct, np.log(distinct))
     )
     if tail < 2.0 or abs(tail_of_logs) > 1.0 or middle < max(0.2, abs(middle_of_logs)):
-        return []
-    return [
-        Suspicion(
-            "skewed numbers",
-            "Most numbers are small beside few large ones; their logarithms are nearly symmetric.",
-            "A graph of numbers is mostly better of logarithms: unless these are times until an "
-            "event, consider to write logarithms into the data of every site.",
-        )
-    ]
+        return
+    yield Suspicion(
+        "skewed numbers",
+        "Most numbers are small beside few large ones; their logarithms are nearly symmetric.",
+        "A graph of numbers is mostly better of logarithms: unless these are times until an "
+        "event, consider to write logarithms into the data of every site.",
+    )
 
 
 def _skewness(ascending: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float]:
@@ -309,31 +295,27 @@ def _skewness(ascending: NDArray[np.float64], counts: NDArray[np.int64]) -> tupl
     return float(np.average((deviations / spread) ** 3, weights=counts)), float(by_deciles)
 
 
-def _codes(distinct: NDArray[np.float64]) -> list[Suspicion]:
+def _codes(distinct: NDArray[np.float64]) -> Iterator[Suspicion]:
     """Many whole numbers of equally many digits: days, codes or years."""
     whole = len(distinct) > 12 and bool((distinct == np.floor(distinct)).all())
     if not whole or distinct[0] < 1000 or len(str(int(distinct[0]))) != len(str(int(distinct[-1]))):
-        return []
+        return
     days = [f"{int(value)}" for value in distinct]
     eight = Notation(date_format="%Y%m%d")
     if len(days[0]) == 8 and all(day[:2] in {"19", "20"} and eight.date(day) for day in days):
-        return [
-            Suspicion(
-                "dates",
-                "These look like dates written as whole numbers.",
-                'If so, set date = "days since 2020-01-01", and date_format = "%Y%m%d" '
-                f"{DECLARED}.",
-            )
-        ]
-    if distinct[0] >= 1850 and distinct[-1] <= 2100:
-        return []  # years are numbers
-    return [
-        Suspicion(
-            "codes in place of numbers",
-            f"Whole numbers of {len(days[0])} digits each may be codes, such as postal codes.",
-            'If so, set kind = "ignore", or "discrete" with categories.',
+        yield Suspicion(
+            "dates",
+            "These look like dates written as whole numbers.",
+            f'If so, set date = "days since 2020-01-01", and date_format = "%Y%m%d" {DECLARED}.',
         )
-    ]
+        return
+    if distinct[0] >= 1850 and distinct[-1] <= 2100:
+        return  # years are numbers
+    yield Suspicion(
+        "codes in place of numbers",
+        f"Whole numbers of {len(days[0])} digits each may be codes, such as postal codes.",
+        'If so, set kind = "ignore", or "discrete" with categories.',
+    )
 
 
 def _robust(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float]:

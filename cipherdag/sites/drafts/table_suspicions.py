@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.pages.numerals import first_of
-from cipherdag.sites.drafts.relations.columns import ColumnValues, column_values, comparable
+from cipherdag.sites.drafts.column_values import ColumnValues, column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import parse_number

@@ -20,13 +20,7 @@ _MOST_VALUES = 16
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Numbers:
-    """The different numbers of a column.
-
-    Attributes:
-        distinct: All finite, ascending, shape (m,).
-        counts: In how many rows each occurs, shape (m,).
-        gaps: Whether some rows have none.
-    """
+    """The different finite numbers of a column, ascending, (m,), in how many rows, and any gaps."""
 
     distinct: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -115,12 +109,7 @@ def _count(cells: TextCells, counter: Counter[str]) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held:
-    """The content of one column in one table.
-
-    Attributes:
-        number: Which of the tables it is, from 1.
-        values: Its values where they are few, otherwise None.
-    """
+    """The values of one column in a table, counted from 1, where they are few, otherwise None."""
 
     number: int
     values: frozenset[str] | None
@@ -143,13 +132,8 @@ def held_by(tally: ColumnTally, number: int) -> Held:
 def without_constant(column: Column, held: Sequence[Held]) -> Column:
     """The column of a draft, so that a run over these very tables does not stop at it.
 
-    Args:
-        column: As it is drafted from all tables.
-        held: What each table has in it.
-
-    Returns:
-        It is ignored where it varies in none of several tables, as the name of a site does, and
-        ``allow_constant`` where it varies in some; its comment says so. Otherwise it is returned.
+    It is ignored where it varies in none of several tables, as the name of a site does, and
+    ``allow_constant`` where it varies in some; its comment says so.
     """
     idle = [each for each in held if not each.varies(column)]
     if column.kind in ("ignore", "intervention") or not idle:
@@ -168,13 +152,7 @@ def without_constant(column: Column, held: Sequence[Held]) -> Column:
 def without_lacked(
     column: Column, lacked: Mapping[str, Sequence[int]], called: Sequence[str]
 ) -> Column:
-    """The column of a draft, ignored where some table lacks it; its comment says what else to do.
-
-    Args:
-        column: As it is drafted from the tables that have it.
-        lacked: The tables, counted from 1, that lack a column.
-        called: What a person calls each table.
-    """
+    """The column of a draft, ignored where a table, counted from 1, lacks it; it says so."""
     if column.name not in lacked or column.kind == "ignore":
         return column
     files = [called[number - 1] for number in lacked[column.name]]

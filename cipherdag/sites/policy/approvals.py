@@ -22,7 +22,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
     writing,
 )
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT
@@ -82,24 +82,14 @@ def _commands(session: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The plans that asked, a folder for each.
-
-    Attributes:
-        folder: Where they lie.
-        identity: The site's public key, which decisions are signed under.
-        clock: The time.
-    """
+    """The plans that asked, a folder for each, and the site's key, which signs decisions."""
 
     folder: Path
     identity: bytes
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def check(self, plan: Plan, *, consider: str = "") -> None:
-        """Let an approved plan pass; write down one that is new.
-
-        Args:
-            plan: What would be carried out.
-            consider: What a person should consider before approving it.
+        """Let an approved plan pass; write down one that is new, and what to consider of it.
 
         Raises:
             PolicyRefusedError: Nobody has approved this plan, or somebody denied it; or so many
@@ -116,11 +106,7 @@ class Approvals:
         raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
     def find(self, session: str) -> AskedRun:
-        """The plan whose session starts with these hexadecimal digits.
-
-        Raises:
-            ParameterError: No plan, or more than one, starts like this.
-        """
+        """The plan whose session starts with these digits; ParameterError if it is not one plan."""
         check_session_digits(session)
         matching = [run for run in self.runs() if run.session.startswith(session)]
         if len(matching) != 1:
@@ -133,11 +119,7 @@ class Approvals:
     def decide(
         self, session: str, decision: Decision, identity: SigningIdentity, *, note: str = ""
     ) -> AskedRun:
-        """Approve or deny a plan under the site's signature; see `find`.
-
-        Raises:
-            ParameterError: It has expired.
-        """
+        """Approve or deny a plan under the site's signature; ParameterError if it has expired."""
         run = self.find(session)
         if self.expired(run):
             raise ParameterError(
@@ -150,11 +132,7 @@ class Approvals:
         return decided
 
     def runs(self) -> list[AskedRun]:
-        """All plans that asked, oldest first.
-
-        Raises:
-            SiteNotReadyError: A file cannot be read.
-        """
+        """All plans that asked, oldest first; SiteNotReadyError where a file cannot be read."""
         return sorted(
             (self._read(path) for path in self.folder.glob(f"*/{ASKED_FILE}")),
             key=lambda run: run.asked,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import Parameter, flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class, algorithm_names, make_algorithm
-from cipherdag.errors import ParameterError
+from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.protocol.plan import Plan
 
 _NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
@@ -32,7 +33,7 @@ def fault_of_rule(rule: str) -> str:
     for algorithm in algorithm_names():
         with contextlib.suppress(ImportError):  # what cannot be imported cannot run here at all
             algorithm_type = algorithm_class(algorithm)
-            parameter_names |= {*parameters_of(algorithm_type), *algorithm_type.retired}
+            parameter_names |= {*options_of(algorithm_type), *algorithm_type.retired}
         if name in parameter_names:  # the others need not be imported
             return ""
     close = get_close_matches(name, sorted(parameter_names))
@@ -42,11 +43,11 @@ def fault_of_rule(rule: str) -> str:
 
 def parameters_used(plan: Plan) -> dict[str, Any]:
     """The parameters that a plan runs with: one that it leaves out has its default."""
-    usual = {}
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
-        parameters = parameters_of(algorithm_class(plan.algorithm))
-        usual = {name: each.written(each.default) for name, each in parameters.items()}
-    return {**usual, **plan.parameters}
+        algorithm = algorithm_class(plan.algorithm)
+        usual = {name: each.written(each.default) for name, each in options_of(algorithm).items()}
+        return {**usual, **flattened(algorithm, plan.parameters)}
+    return plan.parameters
 
 
 def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
@@ -56,6 +57,29 @@ def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
         closed: bool | None = getattr(algorithm, "closed", None)
         return "none" if closed is None else "bits" if closed else "sums"
     return "none"
+
+
+def check_steps(plan: Plan) -> None:
+    """Refuse a plan that opens bits at levels of its choice.
+
+    Of runs at such levels, a dozen would tell a p-value to three digits.
+
+    Raises:
+        PolicyRefusedError: A parameter with steps has another value.
+    """
+    used = parameters_used(plan)
+    if opened_of_tests(plan) == "sums" or used.get("reveal") == "sums":
+        return
+    parameters: Mapping[str, Parameter] = {}
+    with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
+        parameters = options_of(algorithm_class(plan.algorithm))
+    for name, parameter in parameters.items():
+        steps = parameter.range.steps if parameter.range else ()
+        if steps and used[name] not in steps:
+            raise PolicyRefusedError(
+                f"bits of tests leave at few levels, and the plan has {name} {used[name]}",
+                remedy=f"Plan with {name} one of {', '.join(f'{step:g}' for step in steps)}.",
+            )
 
 
 def allows(allowed: str, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A plan in sentences, for the person who decides on it."""
+"""A plan in sentences, for the person who decides on it: all of it, or ten lines to read first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.parameters import flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.pages.numerals import counted
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.program.program import plan_facts
@@ -25,6 +26,7 @@ from cipherdag.sites.table.names import mixed_words
 
 LOOK = "LOOK:"
 IMPOSSIBLE = "NOT POSSIBLE HERE: "
+FIRST_RUN = "this site has approved no other run yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +54,16 @@ def plan_lines(
 ) -> list[str]:
     """The account of a plan: who asks for what and why, what it opens, and its bounds.
 
-    Args:
-        plan: The plan.
-        n_variables: Number of aligned variables, p; None where only the sites know it.
-        names: The variables in the order of their positions, where they are at hand: background
-            knowledge is then said by name.
-        labels: Positions of the labels, where there are any.
-        determined: Which variables follow from others, where any do.
-        policy: The site's limits, which end the run at the latest; none for a coordinator.
-
-    Returns:
-        Lines without line ends. Of an algorithm that is not installed here they say so.
+    Where variables are named, background knowledge is said by name; labels are positions. A site's
+    policy says where it ends the run at the latest. Lines have no line ends; of an algorithm that
+    is not installed here they say so.
     """
     sites = ", ".join(member.name for member in plan.cohort)
     opened = opened_of_tests(plan)
+    purpose = plan.purpose or "none is given"
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
-        f"Purpose: {_sentence(plan.purpose or 'none is given')}",
+        f"Purpose: {purpose}{'' if purpose.endswith(('.', '?', '!')) else '.'}",
         *_mixed_lines(f"{plan.requester} {sites} {plan.purpose}"),
         *_protection_lines(plan, bits=opened == "bits"),
         *_lacking_lines(plan),
@@ -181,10 +176,6 @@ def _lacking_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "?", "!")) else f"{text}."
-
-
 def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
     """The differences of a plan from those carried out before, one line for each.
 
@@ -210,7 +201,7 @@ def printable(text: str) -> str:
 
 def _compared_settings(plan: Plan) -> dict[str, Any]:
     return {
-        **plan.parameters,
+        **_parameters(plan),
         "seed": plan.seed,
         "protection": plan.protection,
         "sites": ", ".join(member.name for member in plan.cohort),
@@ -227,19 +218,17 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     """Each parameter that is not as usual, in words; then all others with their values."""
-    declared = parameters_of(algorithm_class(plan.algorithm))
-    usual = _usual(plan)
-    changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
+    declared = options_of(algorithm_class(plan.algorithm))
+    usual, given = _usual(plan), _parameters(plan)
+    changed = [name for name in given if given[name] != usual.get(name)]
     for name in changed:
-        value, before = plan.parameters[name], usual.get(name)
+        value, before = given[name], usual.get(name)
         if declared[name].kind is Knowledge:
             value = _by_name(value, names)
         usually = "" if before == "" else f", usually {worded(before)}"  # a name has no usual one
         yield printable(f"Parameter {name} is {worded(value)}{usually}. {declared[name].help}")
     others = "All other parameters" if changed else "All parameters"
-    unchanged = [
-        f"{key} {worded(each)}" for key, each in plan.parameters.items() if key not in changed
-    ]
+    unchanged = [f"{key} {worded(each)}" for key, each in given.items() if key not in changed]
     yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
 
 
@@ -248,17 +237,20 @@ def changed_settings(plan: Plan) -> list[str]:
     usual = _usual(plan)
     return [
         printable(f"{name} {worded(value)} (usually {worded(usual.get(name)) or 'empty'})")
-        for name, value in plan.parameters.items()
+        for name, value in _parameters(plan).items()
         if value != usual.get(name)
     ]
 
 
+def _parameters(plan: Plan) -> dict[str, Any]:
+    """What a plan says of its parameters, with settings each by itself."""
+    return flattened(algorithm_class(plan.algorithm), plan.parameters)
+
+
 def _usual(plan: Plan) -> dict[str, Any]:
-    """The parameters of a plan's algorithm as they usually are."""
-    usual: dict[str, Any] = msgspec.json.decode(
-        msgspec.json.encode(make_algorithm(plan.algorithm, {}))
-    )
-    return usual
+    """The same of its algorithm as it usually is."""
+    usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
+    return flattened(algorithm_class(plan.algorithm), usual)
 
 
 def _by_name(value: Any, names: Sequence[str]) -> Any:
@@ -285,3 +277,78 @@ def worded(value: Any) -> str:
         case list() | tuple():
             return " ".join(map(str, value))
     return str(value)
+
+
+def summary_lines(
+    plan: Plan,
+    account: Sequence[str],
+    *,
+    n_variables: int | None,
+    policy: Policy,
+    before: Sequence[str] = (),
+) -> list[str]:
+    """Who asks, why, on what, what leaves, what it can show, for how long, and what is new.
+
+    Nine lines, and one more where the plan cannot run here, or for each word in letters of two
+    alphabets. ``account`` is what `plan_lines` says, ``before`` how each approved plan differs.
+    """
+    columns = "the columns" if n_variables is None else f"all {counted(n_variables, 'column')}"
+    different = "" if plan.measured.everywhere else " Sites measured different ones."
+    lines = [
+        *account[:2],
+        f"On what: {columns} of the study's schema.{different} Rows and names stay at this site.",
+    ]
+    try:
+        algorithm = make_algorithm(plan.algorithm, plan.parameters)
+    except CipherdagError:
+        pass  # the account says that it is not installed here
+    else:
+        changed = changed_settings(plan)
+        lines += [
+            f"What leaves: {' '.join(sentences(algorithm.disclosures()))}",
+            f"Who sees it: {_seen(plan)}",
+            f"What the result can show: {algorithm.concludes.promise or 'computed totals.'}",
+            f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
+        ]
+    most = f"{policy.max_rounds:,} rounds or {policy.max_values:,} values"
+    return [
+        *lines,
+        f"For how long: this site's policy ends the run after {most}, if not before.",
+        f"What differs from before: {_before(before)}",
+        *(line for line in account if line.startswith((LOOK, IMPOSSIBLE))),
+    ]
+
+
+def _before(before: Sequence[str]) -> str:
+    """How the plan differs from those approved before; of many the last alone."""
+    if not before:
+        return FIRST_RUN
+    more = f" {counted(len(before) - 1, 'more run')} in the details." if before[1:] else ""
+    return f"{before[-1]}{more} Two runs together can show more than one."
+
+
+def _seen(plan: Plan) -> str:
+    """Who could read what, as far as protection and colluding parties go."""
+    kind, n_sites = protection_kind(plan.protection), len(plan.cohort)
+    bits = opened_of_tests(plan) == "bits"
+    colluding = f" {_of_colluding_sites(n_sites)}" if bits else ""
+    if not kind.protects:
+        return f"answers leave {kind.left}, and the coordinator reads every site's.{colluding}"
+    seen = f"only what covers at least {sites_covered(plan)}"
+    if bits and n_sites == TWO_SITES:
+        return f"everybody sees {seen}.{colluding}"
+    helped = "as long as no site sides with it"
+    if plan.colluders:
+        sites = "one site helps" if plan.colluders == 1 else f"{plan.colluders} sites help"
+        helped = f"even if {sites} it"
+    return f"everybody sees {seen}. The coordinator sees no more, {helped}.{colluding}"
+
+
+def _of_colluding_sites(n_sites: int) -> str:
+    """What sites that side with each other could read where tests open bits."""
+    if n_sites == TWO_SITES:
+        return "The coordinator and one site together could read the other site's numbers."
+    if n_sites == TWO_SITES + 1:
+        return "Any two sites together could read the third one's numbers."
+    pairs = n_sites * (n_sites - 1) // 2
+    return f"Of {pairs} pairs of sites, 5 drawn by lot could together read the sums behind bits."

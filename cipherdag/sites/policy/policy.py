@@ -13,17 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cipherdag.algorithms.registry import ALGORITHMS
-from cipherdag.errors import (
-    CohortError,
-    PolicyRefusedError,
-    ProtectionError,
-    SiteNotReadyError,
-)
+from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError, SiteNotReadyError
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_survivors, min_group_size
 from cipherdag.questions.question import Question, question_kinds
 from cipherdag.sites.policy.parameter_rules import (
     allows,
+    check_steps,
     fault_of_rule,
     opened_of_tests,
     parameters_used,
@@ -181,11 +177,7 @@ class Policy:
 
     @classmethod
     def loads(cls, text: str) -> Policy:
-        """Read a policy from TOML text.
-
-        Raises:
-            SiteNotReadyError: It is not TOML, has an unknown key or a value out of its range.
-        """
+        """Read a policy from TOML text; raises SiteNotReadyError where it is not valid."""
         try:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
@@ -224,10 +216,6 @@ class Policy:
 
     def check_run(self, plan: Plan, *, rows: int) -> None:
         """Refuse a run this site does not take part in.
-
-        Args:
-            plan: The plan.
-            rows: Rows of the site.
 
         Raises:
             ProtectionError: The protection is not accepted.
@@ -296,15 +284,7 @@ class Policy:
             )
 
     def check_plan(self, plan: Plan, *, runs: int) -> None:
-        """Refuse a plan whose purpose or parameters this site does not allow, or one too many.
-
-        Args:
-            plan: The plan.
-            runs: How many other runs opened a sum over the same schema.
-
-        Raises:
-            PolicyRefusedError: It is refused.
-        """
+        """Raise PolicyRefusedError for purposes or parameters not allowed, or one run too many."""
         if not plan.purpose.strip():
             raise PolicyRefusedError("the plan does not say what its result is for")
         if self.purposes and plan.purpose not in self.purposes:
@@ -316,6 +296,7 @@ class Policy:
                 remedy='Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums" '
                 "in policy.toml, if small counts may follow from what is opened.",
             )
+        check_steps(plan)
         for rule in sorted(self.parameters):
             name, allowed = rule.split(" ", 1)
             if name in used and not allows(allowed, used[name]):
@@ -326,12 +307,7 @@ class Policy:
             raise PolicyRefusedError("the site has taken part in its max_runs over these data")
 
     def check_question(self, question: Question, *, round_number: int, values_so_far: int) -> None:
-        """Refuse a question beyond the run's limits.
-
-        Raises:
-            PolicyRefusedError: Questions of this kind are not allowed, or there are too many
-                rounds or values.
-        """
+        """Raise PolicyRefusedError for a kind not allowed, or too many rounds or values."""
         for kind in sorted(question.tags):
             if kind not in self.questions:
                 agrees = "trusts the coordinator" if kind in OPT_IN_KINDS else "agrees"
@@ -379,20 +355,24 @@ def _value(key: str, default: Any, value: Any) -> Any:
     return value
 
 
+def _listed(key: str, value: Any, what: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise _invalid(f"{key} is not a list of {what}")
+    return value
+
+
 def _texts(key: str, value: Any) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise _invalid(f"{key} is not a list of texts")
-    for text in value:
-        if key == "parameters" and (fault := fault_of_rule(text)):
-            raise _invalid(fault)
-    return frozenset(value)
+    texts = _listed(key, value, "texts")
+    faults = (fault for text in texts if key == "parameters" and (fault := fault_of_rule(text)))
+    if fault := next(faults, ""):
+        raise _invalid(fault)
+    return frozenset(texts)
 
 
 def _names(key: str, value: Any) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise _invalid(f"{key} is not a list of names")
+    names = _listed(key, value, "names")
     allowed = {"questions": QUESTION_KINDS, "protections": PROTECTING}.get(key)
-    for name in value:
+    for name in names:
         if not _NAME.fullmatch(name) or (allowed is not None and name not in allowed):
             raise _invalid(f"{key} names {name!r}, which is not known")
-    return frozenset(value)
+    return frozenset(names)

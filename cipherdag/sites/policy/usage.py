@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
-from cipherdag.pages.strict_json import from_json, to_json
+from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.questions.question import Question
 from cipherdag.sites.policy.policy import Policy
@@ -42,11 +42,7 @@ class DailyReleases:
     _values: dict[str, int] = field(default_factory=dict)
 
     def check(self, question: Question, policy: Policy) -> None:
-        """Refuse a question that would go beyond the limits of the day.
-
-        Raises:
-            PolicyRefusedError: Too many rounds or values.
-        """
+        """Raise PolicyRefusedError for a question beyond the limits of the day."""
         if not self.counting:
             return
         lines = self.ledger.lines
@@ -68,11 +64,7 @@ class DailyReleases:
 class TestBudget:
     """The number of conditional-independence tests that a run and a day may still cost.
 
-    Attributes:
-        policy: The limits.
-        path: Where the day's count is kept.
-        clock: Today's date.
-        counting: Whether the day counts; off while what was counted is computed once more.
+    Nothing counts for the day while what was counted is computed once more.
     """
 
     __test__ = False  # no test of pytest's
@@ -90,12 +82,7 @@ class TestBudget:
         self._run = 0
 
     def spend(self, tests: int) -> None:
-        """Count tests that are about to be computed.
-
-        Raises:
-            PolicyRefusedError: The run or the day would need more than the policy allows.
-            SiteNotReadyError: The day's count cannot be read.
-        """
+        """Count tests about to be computed; PolicyRefusedError beyond the run's or day's limit."""
         day = self.clock()
         if day != self._day:
             self._day, self._count = day, self._stored(day)

@@ -21,7 +21,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError, writing
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import append_entries, write_whole
 from cipherdag.protocol.plan import Plan, check_session_digits
 

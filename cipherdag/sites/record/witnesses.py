@@ -1,4 +1,7 @@
-"""What a site remembers of the other sites' ledgers, so that a lost end of one is noticed.
+"""What a site remembers of other sites: their ledgers, and what they committed to.
+
+So a lost end of a ledger is noticed, and no site commits to a second number of a cohort whose roles
+would please it more.
 
 A folder that was restored from an older backup does not say what it lacks: the runs since, and with
 them the counts of ``max_runs`` and the sums that the rule on differences compares. The other sites
@@ -27,14 +30,15 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import verify
 from cipherdag.privacy.wire import decode, encode
-from cipherdag.protocol.durable_files import write_whole
-from cipherdag.protocol.plan import Member
+from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
+from cipherdag.protocol.plan import Member, Plan
 from cipherdag.protocol.set_up_messages import Memory, Remembered, ShownRecord
 from cipherdag.sites.record.ledger import DOMAIN, Ledger
 
+COMMITTED_FILE: Final = "commitments.jsonl"
 WITNESSES: Final = 8
 """How many of the sites after it, around the cohort, a site reminds of their last records."""
 LOST = (
@@ -50,12 +54,19 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
+class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the sites of a cohort committed to, in its order; both in hexadecimal."""
+
+    cohort: str
+    commitments: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Witness:
     """One site's memory of the others' ledgers, and of what they showed of its own.
 
     Attributes:
-        path: Where it is written.
+        path: Where it is written; commitments in `COMMITTED_FILE` beside it.
         site: Name of this site.
         identity: Its public key, 32 bytes.
         ledger: Its ledger.
@@ -125,6 +136,34 @@ class Witness:
                 )
             lines[member.name] = _Line(last.hash.hex(), last.signature.hex())
         self._write(lines)
+
+    def hold(self, plan: Plan, commitments: Sequence[bytes]) -> None:
+        """Keep what the sites of a cohort commit to; later set-ups of it need the same.
+
+        Raises:
+            KeyAgreementError: A site commits to another number than in an earlier set-up.
+            SiteNotReadyError: What they committed to before cannot be read.
+        """
+        path, cohort = self.path.with_name(COMMITTED_FILE), plan.cohort_digest.hex()
+        now = tuple(each.hex() for each in commitments)
+        try:
+            known = {line.cohort: line.commitments for line in read_entries(path, _Committed)}
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(
+                f"{path.name} cannot be read",
+                remedy="Restore it: it holds what the sites committed to, from which roles follow.",
+            ) from error
+        if cohort not in known:
+            append_entries(path, _Committed(cohort, now))
+            return
+        for member, before, after in zip(plan.cohort, known[cohort], now, strict=True):
+            if before != after:
+                raise KeyAgreementError(
+                    f"'{member.name}' commits to another number than in an earlier set-up of these "
+                    "sites",
+                    remedy="Find out why: other roles would follow. A site that begins anew takes "
+                    "part under a new key.",
+                )
 
     def _hold_against(self, line: _Line) -> None:
         if not self.ledger.holds(line.hash):

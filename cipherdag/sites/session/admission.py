@@ -8,7 +8,8 @@ comes among the other reasons, in this order; until then nobody gets a request o
                   a site of the cohort is revoked                                  folder
                   the cohort names a site that is not pinned, or not this one
                   its program is not installed, or its parameters are not possible
-                  its purpose, a parameter, or one run too many                    folder
+                  its sites are not in order, or its purpose, a parameter, or one
+                  run too many                                                     folder
                   a person has to approve the plan, and did not                    folder
                   the session was opened before
                   the site's policy forbids the run
@@ -205,6 +206,8 @@ class Admission:
         if plan.algorithm in self.policy.algorithms:
             self.program(plan)
         if self.folder is not None:
+            if list(plan.names) != sorted(plan.names):  # roles would follow from the order
+                raise CohortError("the cohort's sites do not stand in the order of their names")
             self.policy.check_plan(plan, runs=self.sums.runs(but=plan.session))
             self._check_approval(plan, self.folder.approvals)
         if plan.session in self.seen:

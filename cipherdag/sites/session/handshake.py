@@ -52,7 +52,7 @@ from cipherdag.protocol.set_up_messages import (
     SharedContent,
     SharedSecrets,
     commitment,
-    new_chance,
+    lasting_chance,
 )
 from cipherdag.protocol.states import State
 from cipherdag.sites.record.witnesses import Witness
@@ -128,7 +128,7 @@ class SetUp:
         self.plan = plan
         self._read = read
         self._keys = EphemeralKeys.generate()
-        self._chance = new_chance()
+        self._chance = lasting_chance(profile.identity, plan)
         self._witness = profile.witness
         self._memory = b""
         if self._witness is not None:
@@ -166,6 +166,7 @@ class SetUp:
                 raise KeyAgreementError("two sites offer the same key")
         if self._witness is not None:
             self._witness.check([offer.memory for offer in opened], self.index)
+            self._witness.hold(self.plan, [offer.commitment for offer in opened])
         return opened, transcript
 
     def _last_record(self) -> bytes:

@@ -31,7 +31,7 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.program import Programs, installed_program
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget

@@ -80,13 +80,8 @@ def connection_checks(
 
     Where the environment names a forward proxy, the connection goes through it, as a run's does.
 
-    Args:
-        host: Host name of the coordinator.
-        port: Its port.
-        key: The key of the site's certificate.
-        chain: The certificate and the authority's; without them a server is only asked which
-            study it is of.
-        study: Name of the study that the site wants to join.
+    Where the environment names a forward proxy, the connection goes through it, as a run's does.
+    Without a certificate chain a server is only asked which study it is of.
     """
     proxy = proxy_to(host)
     reached = _looked_up(host, port) if proxy is None else _through(proxy)
@@ -175,9 +170,8 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError):
-        yield CheckResult(
-            "certificate", "fail", "it cannot be read", "Activate the site again in a new folder."
-        )
+        fix = "Activate the site again in a new folder."
+        yield CheckResult("certificate", "fail", "it cannot be read", fix)
         return
     left = (loaded.not_valid_after_utc - now).days
     until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
@@ -188,13 +182,9 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
         "`cipherdag site start`: only a start takes a new certificate."
     )
     if now < loaded.not_valid_before_utc:
-        yield CheckResult(
-            "certificate",
-            "fail",
-            f"it is not valid yet: it is from {loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on, "
-            f"and {here}",
-            FIXES["early"],
-        )
+        begins = f"{loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        finding = f"it is not valid yet: it is from {begins} on, and {here}"
+        yield CheckResult("certificate", "fail", finding, FIXES["early"])
     elif left < 0:
         finding = f"it expired on {until}, and {here}"
         yield CheckResult("certificate", "fail", finding, f"If the clock is right: {fix}")

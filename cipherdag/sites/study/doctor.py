@@ -21,17 +21,12 @@ from cipherdag.errors import CipherdagError, DataError, LedgerError, UnreadableD
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
-from cipherdag.sites.drafts.relations.search import contradicted, related_columns
+from cipherdag.sites.drafts.related_columns import contradicted, related_columns
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases
 from cipherdag.sites.record.witnesses import Witness
-from cipherdag.sites.study.checks import (
-    CheckResult,
-    certificate_checks,
-    connection_checks,
-    utc_now,
-)
+from cipherdag.sites.study.checks import CheckResult, certificate_checks, connection_checks, utc_now
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.cells import TextCells
@@ -54,16 +49,10 @@ _HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECA
 def examine(
     site: SiteFolder, *, rehearse: Rehearsal, clock: Callable[[], datetime] = utc_now
 ) -> list[CheckResult]:
-    """Check a site's folder, its data and its way to the coordinator.
+    """Check a site's folder, its data and its way to the coordinator, a finding for each check.
 
-    Args:
-        site: The folder.
-        rehearse: Does a secure sum of zeros; `cipherdag.deployment.rehearsal.rehearse`.
-        clock: The time in UTC.
-
-    Returns:
-        One finding per check; checks that need an earlier one are left out where that failed, and
-        those of a shared folder are `cipherdag.deployment.shared_folder.folder_checks`.
+    Checks that need an earlier one are left out where that failed, and those of a shared folder are
+    `cipherdag.deployment.shared_folder.folder_checks`.
     """
     try:
         settings = site.settings()
@@ -158,26 +147,16 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Che
     except (CipherdagError, OSError, ValueError):
         yield CheckResult("clock", "fail", "the ledger or the study has no readable time")
         return
+    here = f"{now:%Y-%m-%d %H:%M} UTC"
     if ahead:
-        yield CheckResult(
-            "clock",
-            "fail",
-            f"it is {now:%Y-%m-%d %H:%M} UTC here, before {ahead[0]}",
-            "Set this machine's clock right, best by a time service.",
-        )
+        fix = "Set this machine's clock right, best by a time service."
+        yield CheckResult("clock", "fail", f"it is {here} here, before {ahead[0]}", fix)
     elif back:
-        yield CheckResult(
-            "clock",
-            "warn",
-            f"{now:%Y-%m-%d %H:%M} UTC; {back} of the ledger",
-            "No run is hindered; keep the clock right by a time service, and say so to auditors.",
-        )
-    elif not signed:
-        yield CheckResult(
-            "clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC; nothing to compare it with yet"
-        )
+        fix = "No run is hindered; keep the clock right by a time service, and say so to auditors."
+        yield CheckResult("clock", "warn", f"{here}; {back} of the ledger", fix)
     else:
-        yield CheckResult("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC, after all that was signed")
+        said = ", after all that was signed" if signed else "; nothing to compare it with yet"
+        yield CheckResult("clock", "ok", f"{here}{said}")
 
 
 def _ledger(site: SiteFolder, settings: SiteSettings) -> CheckResult:
@@ -248,12 +227,11 @@ def _suspicions(table: SiteTable) -> CheckResult:
     )
     if not odd:
         return CheckResult("odd values", "ok", "nothing looks like a mistake")
-    said = "; ".join([*odd][:_MOST_SHOWN]) + ("; ..." if len(odd) > _MOST_SHOWN else "")
     fix = (
         "Read the lines with LOOK that `cipherdag schema infer` writes for the data; then correct "
         "the cells, or declare missing, synonyms, unit or plausible in schema.toml."
     )
-    return CheckResult("odd values", "warn", said, fix)
+    return CheckResult("odd values", "warn", _listed([*odd], "; "), fix)
 
 
 def _relations(table: SiteTable) -> CheckResult:
@@ -264,26 +242,20 @@ def _relations(table: SiteTable) -> CheckResult:
     if missing or wrong:
         said = [f"not declared: {each}" for each in missing]
         said += [f"declared, and not so here: {each}" for each in wrong]
-        more = "; ..." if len(said) > _MOST_SHOWN else ""
-        return CheckResult(
-            "related columns",
-            "warn",
-            "; ".join(said[:_MOST_SHOWN]) + more,
+        finding = _listed(said, "; ")
+        fix = (
             'Agree with the other sites: set kind = "ignore" for all but one of such columns, or '
-            "copy [[relations]] from what `cipherdag schema infer` writes into schema.toml at all.",
+            "copy [[relations]] from what `cipherdag schema infer` writes into schema.toml at all."
         )
+        return CheckResult("related columns", "warn", finding, fix)
     what = "as the schema declares" if declared else "no column follows from others"
     return CheckResult("related columns", "ok", what)
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[CheckResult]:
     if table.rows < policy.min_rows:
-        yield CheckResult(
-            "rows",
-            "fail",
-            "fewer rows than min_rows of the policy",
-            "This site refuses every run. Lower min_rows only if the hospital agrees.",
-        )
+        fix = "This site refuses every run. Lower min_rows only if the hospital agrees."
+        yield CheckResult("rows", "fail", "fewer rows than min_rows of the policy", fix)
     else:
         yield CheckResult("rows", "ok", "as many rows as the policy asks for")
     if table.codes is None:
@@ -295,13 +267,10 @@ def _limits(table: SiteTable, policy: Policy) -> Iterator[CheckResult]:
         if (counts[counts > 0] < policy.min_cell_size).any():
             small.append(name)
     if small:
-        columns = ", ".join(f"'{name}'" for name in small[:5]) + (", ..." if small[5:] else "")
-        yield CheckResult(
-            "smallest cell",
-            "warn",
-            f"a category of {columns} has fewer rows than min_cell_size",
-            "Stratified sums, votes and comparisons are not affected; pooled counts are withheld.",
-        )
+        columns = _listed([f"'{name}'" for name in small], ", ")
+        finding = f"a category of {columns} has fewer rows than min_cell_size"
+        fix = "Stratified sums, votes and comparisons are not affected; pooled counts are withheld."
+        yield CheckResult("smallest cell", "warn", finding, fix)
     else:
         yield CheckResult("smallest cell", "ok", "every category has min_cell_size rows or none")
 
@@ -318,12 +287,9 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
                     plain.append(name)
     if plain:
         columns = ", ".join(f"'{name}'" for name in plain[:5])
-        yield CheckResult(
-            "identifiers",
-            "warn",
-            f"{columns} looks like identifiers of persons that are not hashed",
-            "No run reads the column; remove it from the file, or hash it with a key.",
-        )
+        finding = f"{columns} looks like identifiers of persons that are not hashed"
+        fix = "No run reads the column; remove it from the file, or hash it with a key."
+        yield CheckResult("identifiers", "warn", finding, fix)
     else:
         yield CheckResult("identifiers", "ok", "no column looks like identifiers in the clear")
 
@@ -336,6 +302,11 @@ def _looks_plain(cells: TextCells) -> bool:
     return hashed < MOSTLY_DISTINCT * len(texts)
 
 
+def _listed(each: list[str], mark: str) -> str:
+    """The first of them, and whether there are more."""
+    return mark.join(each[:_MOST_SHOWN]) + (f"{mark}..." if each[_MOST_SHOWN:] else "")
+
+
 def _memory(table: SiteTable) -> CheckResult:
     held = zip((table.codes, table.values), (CODE_COPIES, WORKING_COPIES), strict=True)
     needed = sum(each.nbytes * copies for each, copies in held if each is not None) / 1e9
@@ -343,14 +314,12 @@ def _memory(table: SiteTable) -> CheckResult:
         lines = MEMORY.read_text("ascii").splitlines()
         free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 1e6
     except (OSError, ValueError, StopIteration):
-        return CheckResult(
-            "memory", "ok", f"not known on this system; a run may need {needed:.1f} GB"
-        )
+        detail = f"not known on this system; a run may need {needed:.1f} GB"
+        return CheckResult("memory", "ok", detail)
     detail = f"{free:.1f} GB free, a run may need {needed:.1f} GB"
     if free < needed:
-        return CheckResult(
-            "memory", "warn", detail, "Close other programs or use a larger machine."
-        )
+        fix = "Close other programs or use a larger machine."
+        return CheckResult("memory", "warn", detail, fix)
     return CheckResult("memory", "ok", detail)
 
 

@@ -38,11 +38,7 @@ from cipherdag.sites.private_files import Inside, make_private_folder
 from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.study import EngineName, SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
-from cipherdag.sites.study.study_names import (
-    check_address,
-    check_site_name,
-    check_study_name,
-)
+from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.reading import READABLE
 
@@ -122,11 +118,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @classmethod
     def load(cls, path: Path) -> SiteSettings:
-        """Read a ``site.toml`` strictly.
-
-        Raises:
-            SiteNotReadyError: It cannot be read, or has an unknown key or a wrong value.
-        """
+        """Read a ``site.toml`` strictly; raises SiteNotReadyError where it is not valid."""
         try:
             with path.open("rb") as file:
                 # a longer file is cut, which leaves no valid TOML that anybody wrote
@@ -170,11 +162,7 @@ class SiteFolder:
 
     @classmethod
     def create(cls, path: Path, settings: SiteSettings, policy: Policy | None = None) -> Self:
-        """Make the folder, its files and the site's identity key.
-
-        Raises:
-            OutputError: The folder exists and is not empty, or cannot be made.
-        """
+        """Make the folder, its files and the identity key; OutputError where it is not empty."""
         folder = cls(path)
         files = {"site.toml": settings.dumps(), "policy.toml": (policy or Policy()).dumps()}
         make_private_folder(path, folders=("keys", "runs"), files=files)
@@ -229,12 +217,7 @@ class SiteFolder:
         return self.path / settings.schema
 
     def study(self) -> Study:
-        """The active study, its signature checked again.
-
-        Raises:
-            SiteNotReadyError: None was activated, or this site is not in it.
-            SignatureError: The file was altered.
-        """
+        """The active study, its signature checked again; SiteNotReadyError without this site."""
         name = self.settings().name
         if not self.study_path.exists():
             raise SiteNotReadyError(
@@ -248,11 +231,7 @@ class SiteFolder:
         return study
 
     def check_keys(self) -> None:
-        """Refuse private keys that other users of the machine may read.
-
-        Raises:
-            SiteNotReadyError: One is open to others.
-        """
+        """Raise SiteNotReadyError for private keys that other users of the machine may read."""
         for key in self.private_keys:
             if open_to_others(key.stat().st_mode):
                 raise SiteNotReadyError(

@@ -19,12 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from cipherdag.errors import (
-    CohortError,
-    MalformedMessageError,
-    ParameterError,
-    SignatureError,
-)
+from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
 from cipherdag.privacy.keys.pairing import mismatch
 from cipherdag.protocol.plan import COLLUDERS
@@ -196,11 +191,7 @@ def check_request(request: Request) -> None:
 
 
 def check_newcomer(request: Request, study: Study) -> None:
-    """Refuse a request with the name of a known site and another key, or the other way round.
-
-    Raises:
-        CohortError: It is one.
-    """
+    """Raise CohortError for the name of a known site with another key, or the reverse."""
     for member in study.sites:
         same_name = member.name.lower() == request.name.lower()
         same_key = member.identity == request.identity
@@ -284,12 +275,7 @@ def check_approval(
 ) -> Study:
     """The study of an approval, if it is for this site and from the expected coordinator.
 
-    Args:
-        approval: What arrived.
-        site: This site's name.
-        identity: This site's public identity key.
-        code: The coordinator's code of words or fingerprint, learnt by another way than the file.
-        study: The study that this site wants to join.
+    ``code`` is the coordinator's code of words or fingerprint, learnt by another way than the file.
 
     Raises:
         SignatureError: Another coordinator or site, an altered file, or another identity key.

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import OPEN, write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
 
@@ -69,11 +69,7 @@ def _other_file(
 
 
 def read_limited(path: Path, limit: int) -> bytes:
-    """A file's bytes, read no further than a limit.
-
-    Raises:
-        MalformedMessageError: It cannot be read, or is larger than ``limit`` bytes.
-    """
+    """A file's bytes, up to a limit; raises MalformedMessageError beyond it, or if unreadable."""
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)

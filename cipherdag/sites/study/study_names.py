@@ -18,11 +18,7 @@ _MOST_PORTS = 65535
 
 
 def check_site_name(name: str) -> str:
-    """The name, if it can name a site, a file and a certificate.
-
-    Raises:
-        ParameterError: It cannot.
-    """
+    """The name, if it can name a site, a file and a certificate; else ParameterError."""
     # from Python a name may be a number, such as a group's
     if not isinstance(name, str) or not _SITE.fullmatch(name) or name.lower() in _RESERVED:
         raise ParameterError(
@@ -33,11 +29,7 @@ def check_site_name(name: str) -> str:
 
 
 def check_study_name(name: str) -> str:
-    """The name, if it can name a study or an organisation.
-
-    Raises:
-        ParameterError: It cannot.
-    """
+    """The name, if it can name a study or an organisation; else ParameterError."""
     if not _STUDY.fullmatch(name):
         raise ParameterError(
             f"{name[:80]!r} cannot name a study or an organisation",
@@ -47,21 +39,13 @@ def check_study_name(name: str) -> str:
 
 
 def check_address(host: str, port: int) -> None:
-    """Refuse what is no host name or no port.
-
-    Raises:
-        ParameterError: It is none.
-    """
+    """Raise ParameterError for what is no host name or no port."""
     if not _HOST.fullmatch(host):
         raise ParameterError(f"{host[:80]!r} is not a host name")
     check_port(port)
 
 
 def check_port(port: int) -> None:
-    """Refuse what is no port.
-
-    Raises:
-        ParameterError: It is none.
-    """
+    """Raise ParameterError for what is no port."""
     if not 0 < port <= _MOST_PORTS:
         raise ParameterError(f"{port} is not a port")

@@ -27,13 +27,9 @@ _Plain = dt.date | dt.time | dt.timedelta | UUID
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextCells:
-    """Cells as text; "" is empty.
+    """Cells as text, "" where empty; with an index, (rows,), the texts are the distinct ones.
 
-    Attributes:
-        texts: The cells, or the distinct ones where ``index`` is given.
-        index: For every row the position of its cell in ``texts``, shape (rows,).
-        boolean: Whether the cells come from truth values and read "True" and "False".
-        notation: How they write numbers and dates.
+    Truth values read "True" and "False".
     """
 
     texts: Sequence[str]
@@ -110,7 +106,8 @@ class Source:
 
     Attributes:
         words: What help and errors call it.
-        open: Opens a file of its kind, whose rows are read while the context lasts.
+        open: Opens a file of its kind, whose rows are read while the context lasts. It raises
+            OSError, UnreadableDataError where it is none such, or EmptyDataError without a header.
         reads: The keys of a `FileDescription` that it reads, beside those of every source.
         suffix: The end of its name, in any case, where that tells the kind.
         magic: The bytes that tell the kind otherwise.

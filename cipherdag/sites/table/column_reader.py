@@ -122,11 +122,7 @@ class ColumnReader:
         return codes
 
     def raise_fault(self, location_of: Callable[[int], str]) -> None:
-        """Raise the error for the first bad cell, if there was one.
-
-        Args:
-            location_of: What the table's user calls a row.
-        """
+        """Raise the error for the first bad cell, if there was one, in its row's name."""
         if self._fault is not None:
             row, text = self._fault
             raise self._error(text, location_of(row))

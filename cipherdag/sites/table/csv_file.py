@@ -14,13 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, TextCells
-from cipherdag.sites.table.file_description import (
-    AS_USUAL,
-    DECLARED,
-    FileDescription,
-    undeclared,
-)
+from cipherdag.sites.table.cells import CHUNK_ROWS, RawTable, Source, TextCells
+from cipherdag.sites.table.file_description import AS_USUAL, DECLARED, FileDescription, undeclared
 from cipherdag.sites.table.names import normalise_name
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -36,11 +31,6 @@ def open_csv(path: Path, description: FileDescription = AS_USUAL) -> Iterator[Ra
     It is UTF-8 (with or without a byte-order mark), comma-separated with one header line, unless
     described otherwise; it may be gzipped, which the content tells, not the name. Blank lines are
     skipped, and count as rows, as they do in a spreadsheet.
-
-    Raises:
-        OSError: The file cannot be opened.
-        UnreadableDataError: It is no such text.
-        EmptyDataError: It has no header.
     """
     with path.open("rb") as opened:
         zipped = opened.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
@@ -52,7 +42,9 @@ def open_csv(path: Path, description: FileDescription = AS_USUAL) -> Iterator[Ra
             rows = _Rows(text, path, description)
             lines = iter(rows)
             names = _names(next(lines, None), description, path)
-            yield RawTable(names, _chunks(lines), location_of=rows.location)
+            blocks = iter(lambda: [*islice(lines, CHUNK_ROWS)], [])
+            chunks = (list(map(TextCells, zip(*block, strict=True))) for block in blocks)
+            yield RawTable(names, chunks, location_of=rows.location)
 
 
 def _check_encoding(head: bytes, description: FileDescription, path: Path) -> None:
@@ -117,11 +109,6 @@ def _check_delimiter(header: list[str], description: FileDescription, path: Path
     )
     error.remedy += ' If decimals have commas, add decimal = ",".' if other == ";" else ""
     raise error
-
-
-def _chunks(rows: Iterator[list[str]]) -> Iterator[list[Cells]]:
-    while block := list(islice(rows, CHUNK_ROWS)):
-        yield [TextCells(column) for column in zip(*block, strict=True)]
 
 
 class _Rows:

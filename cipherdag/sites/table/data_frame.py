@@ -1,4 +1,4 @@
-"""DataFrames as cells, and files that are read as such or as Arrow batches: Stata and Parquet.
+"""Frames of any library as cells, and files that are read as such: Stata and Parquet.
 
 SAS files are not read: in a transport file pandas takes every empty text of the last 80 bytes for
 padding, and leaves out as many rows without a word (3.1.1, `XportReader._record_count`).
@@ -7,7 +7,7 @@ padding, and leaves out as many rows without a word (3.1.1, `XportReader._record
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -15,12 +15,19 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from cipherdag.errors import EmptyDataError, UnreadableDataError
+from cipherdag.errors import EmptyDataError, ParameterError, UnreadableDataError
 from cipherdag.sites.table.cells import Cells, ColumnType, NumberCells, RawTable, Source, TextCells
 from cipherdag.sites.table.file_description import FileDescription
-from cipherdag.sites.table.names import LARGEST_EXACT, normalise_name, number_text
+from cipherdag.sites.table.names import (
+    LARGEST_EXACT,
+    nearest,
+    normalise_name,
+    normalise_value,
+    number_text,
+)
 
 if TYPE_CHECKING:
+    import narwhals as nw
     import pandas as pd
 
 BATCH_ROWS = 2**16
@@ -28,13 +35,8 @@ BATCH_ROWS = 2**16
 _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index without a name
 
 
-def frame_table(frame: pd.DataFrame) -> RawTable:
-    """A DataFrame's table, without its index.
-
-    Raises:
-        UnreadableDataError: Its columns have more than one level.
-        EmptyDataError: It has no column.
-    """
+def _pandas_table(frame: pd.DataFrame) -> RawTable:
+    """A DataFrame's table, without its index; raises as `frame_table`."""
     import pandas as pd
 
     if isinstance(frame.columns, pd.MultiIndex):
@@ -110,11 +112,7 @@ def _object_text(value: object) -> str:
 
 
 def arrow_cells(column: Any) -> Cells:
-    """The cells of one column of a batch.
-
-    Args:
-        column: A ``pyarrow.Array``, shape (rows,).
-    """
+    """The cells of one column of a batch, a ``pyarrow.Array``."""
     import pyarrow as pa
 
     kind = column.type
@@ -139,12 +137,7 @@ def _is_text(kind: Any) -> bool:
 
 @contextmanager
 def open_stata(path: Path, _description: FileDescription) -> Iterator[RawTable]:
-    """Read a Stata file: labelled values by their labels, all codes of missing values as missing.
-
-    Raises:
-        OSError: The file cannot be opened.
-        UnreadableDataError: It is damaged, or two values of a column have one label.
-    """
+    """Read a Stata file: values by their labels, and all codes of missing values as missing."""
     import pandas as pd
 
     try:
@@ -157,7 +150,7 @@ def open_stata(path: Path, _description: FileDescription) -> Iterator[RawTable]:
             remedy="Open it in Stata, correct labels that occur twice, and save it again; or "
             "export it as CSV UTF-8.",
         ) from error
-    yield frame_table(frame)
+    yield _pandas_table(frame)
 
 
 @contextmanager
@@ -165,11 +158,6 @@ def open_parquet(path: Path, _description: FileDescription) -> Iterator[RawTable
     """Open a Parquet file; the rows are read in blocks while the context lasts.
 
     The index that pandas saves without a name is left out.
-
-    Raises:
-        OSError: The file cannot be opened.
-        UnreadableDataError: It is damaged, or pyarrow is not installed.
-        EmptyDataError: It has no column.
     """
     try:
         import pyarrow.parquet as pq
@@ -185,7 +173,7 @@ def open_parquet(path: Path, _description: FileDescription) -> Iterator[RawTable
             positions = [
                 v for v, name in enumerate(schema.names) if not _SAVED_INDEX.fullmatch(name)
             ]
-            types = tuple(_type(file, schema.field(v)) for v in positions)
+            types = tuple(_parquet_type(file, schema.field(v)) for v in positions)
         if not positions:
             raise EmptyDataError("there are no columns", rows=file.metadata.num_rows)
         names = tuple(normalise_name(schema.names[v]) for v in positions)
@@ -198,14 +186,21 @@ def _blocks(file: Any, positions: list[int]) -> Iterator[list[Cells]]:
             yield [arrow_cells(batch.column(v)) for v in positions]
 
 
-def _type(file: Any, field: Any) -> ColumnType | None:
+def _parquet_type(file: Any, field: Any) -> ColumnType | None:
+    def column() -> pd.Series:
+        return file.read(columns=[field.name]).to_pandas(ignore_metadata=True).iloc[:, 0]
+
+    return _arrow_type(field.type, column)
+
+
+def _arrow_type(kind: Any, column: Callable[[], pd.Series]) -> ColumnType | None:
+    """The type that an Arrow column declares: nested, or of ordered categories."""
     import pyarrow as pa
 
-    if pa.types.is_nested(field.type):
-        return ColumnType("other", str(field.type))
-    if not pa.types.is_dictionary(field.type) or not field.type.ordered:
-        return None
-    return declared_type(file.read(columns=[field.name]).to_pandas(ignore_metadata=True).iloc[:, 0])
+    if pa.types.is_nested(kind):
+        return ColumnType("other", str(kind))
+    ordered = pa.types.is_dictionary(kind) and kind.ordered
+    return declared_type(column()) if ordered else None
 
 
 @contextmanager
@@ -220,3 +215,95 @@ def _whole() -> Iterator[None]:
 
 STATA = Source("Stata (.dta)", open_stata, suffix=".dta")
 PARQUET = Source("Parquet", open_parquet, magic=b"PAR1", endings=(".parquet",))
+
+
+def frame_table(frame: object) -> RawTable:
+    """The table of a frame that narwhals reads: pandas, polars, pyarrow, DuckDB and others.
+
+    A pandas DataFrame is read without its index. Every other frame is read as a Parquet file with
+    the same columns would be; a lazy one is computed first.
+
+    Raises:
+        UnreadableDataError: It is no frame, its columns have more than one level, or pyarrow, which
+            other frames than those of pandas need, is not installed.
+        EmptyDataError: It has no column.
+    """
+    import pandas as pd
+
+    if isinstance(frame, pd.DataFrame):
+        return _pandas_table(frame)
+    try:
+        table = _whole_frame(frame).to_arrow()
+    except ImportError as error:
+        raise UnreadableDataError(
+            f"a {type(frame).__name__} is read with pyarrow, which is not installed",
+            remedy="Run `pip install 'cipherdag[parquet]'`, or give a pandas DataFrame.",
+        ) from error
+    if not table.num_columns:
+        raise EmptyDataError("there are no columns", rows=table.num_rows)
+    return RawTable(
+        tuple(map(normalise_name, table.column_names)),
+        ([*map(arrow_cells, part.columns)] for part in table.to_batches(max_chunksize=BATCH_ROWS)),
+        types=tuple(_arrow_type(each.type, each.to_pandas) for each in table.columns),
+    )
+
+
+def parts_by(frame: object, column: str) -> dict[str, Any]:
+    """A frame divided by the values of one column; raises ParameterError where it cannot be."""
+    import narwhals as nw
+
+    try:
+        table = _whole_frame(frame)
+    except UnreadableDataError as error:
+        raise ParameterError(
+            f"{type(frame).__name__} is no DataFrame that a column could divide",
+            remedy="Read it into a DataFrame first, for instance with pandas.read_csv.",
+        ) from error
+    if column not in table.columns:
+        near = nearest(column, table.columns)
+        listed = f"The columns are {', '.join(map(str, table.columns))}."
+        raise ParameterError(
+            f"there is no column '{column}' to divide the rows by",
+            remedy=f"Did you mean '{near}'?" if near else listed,
+        )
+    values = table.get_column(column)
+    if missing := int(values.is_null().sum()):
+        raise ParameterError(
+            f"column '{column}' names no site in {missing} rows",
+            remedy="Fill it in, or leave these rows out.",
+        )
+    named: dict[str, list[object]] = {}
+    for value in values.unique().to_list():
+        named.setdefault(normalise_value(str(value)), []).append(value)
+    return {
+        name: table.filter(nw.col(column).is_in(named[name])).drop(column).to_native()
+        for name in sorted(named)
+    }
+
+
+def _whole_frame(frame: object) -> nw.DataFrame[Any]:
+    """A frame as narwhals has it, all of it computed."""
+    import narwhals as nw
+
+    try:
+        table: nw.DataFrame[Any] | nw.LazyFrame[Any] = nw.from_native(frame)
+    except TypeError as error:
+        raise UnreadableDataError(
+            f"{type(frame).__name__} is neither a path nor a DataFrame",
+            remedy="Give a path, or a DataFrame of pandas, polars or pyarrow.",
+        ) from error
+    whole = table.collect("pyarrow") if isinstance(table, nw.LazyFrame) else table
+    return _without_views(whole) if whole.implementation.is_pyarrow() else whole
+
+
+def _without_views(table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """An Arrow table whose views of texts are texts: pyarrow selects no rows of views."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    native = table.to_native()
+    texts = [
+        field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field
+        for field in native.schema
+    ]
+    return nw.from_native(native.cast(pa.schema(texts)), eager_only=True)

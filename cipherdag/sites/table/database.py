@@ -53,11 +53,7 @@ class Credentials(Secret):
 
     @classmethod
     def load(cls, path: Path, *, file: str) -> Self:
-        """Read a credentials file: TOML with the keys ``password`` and, if need be, ``user``.
-
-        Args:
-            path: The credentials file.
-            file: The source that names it, for errors.
+        """Read TOML with the keys ``password`` and, if need be, ``user``, for a source file.
 
         Raises:
             DatabaseCredentialsError: It cannot be read, is open to other users, or is not valid.
@@ -127,11 +123,7 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.path.parent / name
 
     def secret(self) -> Credentials | None:
-        """User and password, if the source names a credentials file.
-
-        Raises:
-            DatabaseCredentialsError: See `Credentials.load`.
-        """
+        """User and password, if the source names a file of these; raises as `Credentials.load`."""
         if self.credentials is None:
             return None
         return Credentials.load(self.credentials, file=str(self.path))

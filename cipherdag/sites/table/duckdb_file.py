@@ -56,11 +56,8 @@ def open_duckdb(
 ) -> Iterator[RawTable]:
     """Open a table of a DuckDB file; the rows are read in blocks while the context lasts.
 
-    Args:
-        path: The DuckDB file.
-        table: Name of a table or view; may be absent where the file has one only.
-        columns: Its columns to read; all of them if empty.
-        query: SQL that gives the table, in place of ``table``.
+    A table may be left out where the file has one only; without ``columns`` all of them are read.
+    ``query`` is SQL that gives the table in its place.
 
     Raises:
         DatabaseDriverError: The package duckdb is not installed.

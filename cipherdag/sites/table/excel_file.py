@@ -32,12 +32,6 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
     """Open one sheet of a workbook; empty rows are skipped.
 
     A formula counts as the value that was saved with it. Dates read as ISO 8601 writes them.
-
-    Raises:
-        OSError: The file cannot be opened.
-        UnreadableDataError: It is no workbook or unpacks to too much, cells are merged, a formula
-            has no saved value, the sheet is not named or not there, or openpyxl is not installed.
-        EmptyDataError: The sheet is empty.
     """
     with _parsing():
         _check_workbook(path)
@@ -72,11 +66,7 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
 
 @contextmanager
 def _parsing() -> Iterator[None]:
-    """Name what openpyxl and the parsers of XML below it raise, each in its own way.
-
-    Raises:
-        UnreadableDataError: They raised something.
-    """
+    """Name as UnreadableDataError what openpyxl and the parsers of XML below it raise."""
     try:
         yield
     except (CipherdagError, OSError):

@@ -262,13 +262,7 @@ AS_USUAL = FileDescription()
 
 
 def undeclared(what: str, file: str, **keys: str | int | bool) -> UnreadableDataError:
-    """The error for a file that can be read once these keys are declared; its remedy says how.
-
-    Args:
-        what: What is wrong.
-        file: The file's name.
-        **keys: Keys of `FileDescription` with their values.
-    """
+    """The error for a file that can be read once these keys of `FileDescription` are declared."""
     said = " and ".join(f"{key} = {_toml(value)}" for key, value in keys.items())
     where = DECLARED.replace("FILE", file)
     error = UnreadableDataError(

@@ -170,14 +170,9 @@ def parse_number(text: str) -> float | None:
 def parse_numbers(
     texts: Sequence[str], missing: AbstractSet[str]
 ) -> tuple[NDArray[np.float64], int]:
-    """The numbers of a column of n cells, NaN where the cell is one of ``missing``.
+    """The numbers of n cells, NaN where one is missing, and the first that is none, or -1.
 
-    Args:
-        texts: The n cells.
-        missing: Trimmed texts that stand for a missing value; "" always does.
-
-    Returns:
-        The numbers, shape (n,), and the position of the first cell that is none, or -1.
+    What stands for a missing value is trimmed; "" always does.
     """
     present = [text != "" and text not in missing for text in texts]
     cells = [text for text, there in zip(texts, present, strict=True) if there]

@@ -26,6 +26,7 @@ from cipherdag.errors import (
 )
 from cipherdag.sites.table.cells import Cells, OpenTable, RawTable, Source, TextCells
 from cipherdag.sites.table.csv_file import CSV
+from cipherdag.sites.table.data_frame import frame_table
 from cipherdag.sites.table.database import DatabaseSource
 from cipherdag.sites.table.duckdb_file import open_duckdb
 from cipherdag.sites.table.file_description import (
@@ -35,7 +36,6 @@ from cipherdag.sites.table.file_description import (
     DescribedFile,
     FileDescription,
 )
-from cipherdag.sites.table.frames import frame_table
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
 from cipherdag.sites.table.sql import open_sql
 

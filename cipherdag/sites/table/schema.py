@@ -178,11 +178,7 @@ class Schema:
         return b"\n".join((b"cipherdag schema 1", *lines, *between))
 
     def with_interventions(self, name: str | None) -> Schema:
-        """A copy in which this column names the interventions; None changes nothing.
-
-        Raises:
-            SchemaError: If there is no such column.
-        """
+        """A copy in which this column names the interventions; SchemaError if there is none."""
         if name is None:
             return self
         column = next((c for c in self.columns if c.name == normalise_name(name)), None)
@@ -216,11 +212,7 @@ class Schema:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
-        """Read a ``schema.toml``.
-
-        Raises:
-            SchemaError: If the file cannot be read or is no schema; names file and column.
-        """
+        """Read a ``schema.toml``; raises SchemaError, with file and column, where it is none."""
         try:
             content = Path(path).read_bytes()
         except OSError as error:
@@ -230,11 +222,7 @@ class Schema:
 
     @classmethod
     def loads(cls, text: str | bytes, *, file: str = "schema.toml") -> Schema:
-        """Read a schema from TOML text; ``file`` is what errors call it.
-
-        Raises:
-            SchemaError: If the text is no TOML, or has an unknown key or a value out of its range.
-        """
+        """Read a schema from TOML text; raises SchemaError, which names ``file``, if it is none."""
         try:
             content = parse(text)
             return cls(_columns(content), _relations(content), sources=_sources(content))
@@ -249,7 +237,10 @@ class Schema:
         relations = map(_relation_toml, self.relations)
         said = [f"# {line}" for line in textwrap.wrap(self.comment, _COMMENT_WIDTH)]
         head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
-        sources = (_source_toml(name, each) for name, each in sorted(self.sources.items()))
+        sources = (
+            "\n".join([f"[sources.{_quoted(file)}]", *each.lines(), ""])
+            for file, each in sorted(self.sources.items())
+        )
         written = [_SOURCES + next(sources), *sources] if self.sources else []
         return "\n".join((head, *map(_column_toml, self.columns), *relations, *written))
 
@@ -308,10 +299,6 @@ def _sources(content: dict[str, Any]) -> dict[str, FileDescription]:
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise SchemaError('sources are tables, such as [sources."patients.csv"]')
     return {name: convert(table, FileDescription) for name, table in tables.items()}
-
-
-def _source_toml(file: str, description: FileDescription) -> str:
-    return "\n".join([f"[sources.{_quoted(file)}]", *description.lines(), ""])
 
 
 def _relation_toml(relation: Relation[str]) -> str:

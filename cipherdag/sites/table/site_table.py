@@ -16,12 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, IndexArray
-from cipherdag.errors import (
-    ConstantColumnError,
-    DataError,
-    ExtraColumnError,
-    MissingColumnError,
-)
+from cipherdag.errors import ConstantColumnError, DataError, ExtraColumnError, MissingColumnError
 from cipherdag.sites.table.cells import Cells, RawTable
 from cipherdag.sites.table.column_reader import (
     MISSING_CODE,
@@ -33,8 +28,8 @@ from cipherdag.sites.table.column_reader import (
 from cipherdag.sites.table.file_description import DECLARED
 from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
-from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
 from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.stored_rows import StoredRows, check_fits, code_type, taken_rows
 
 NEVER_MEASURED = (
     "If the site did not measure it, name the site under unmeasured_at of the column in "
@@ -64,7 +59,7 @@ class SiteTable:
         interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
             the schema names no column for it.
         folder: Where codes and values lie that are more than memory should hold, as
-            `rows.stored` says; None: where the system keeps temporary files.
+            `stored_rows` says; None: where the system keeps temporary files.
     """
 
     names: tuple[str, ...] = field(repr=False)
@@ -97,11 +92,7 @@ class SiteTable:
         return tuple(v for v, each in variables if each.ordered and each.cardinality > 2)  # noqa: PLR2004
 
     def numbers(self) -> ValueArray:
-        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing.
-
-        Raises:
-            SiteNotReadyError: They are too large for this machine's memory.
-        """
+        """Codes and values, (n, p), NaN where missing; SiteNotReadyError where memory is small."""
         if self.codes is None:
             assert self.values is not None, "a table has codes or values"
             return self.values
@@ -274,6 +265,10 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
         others = sorted(set(extra if columns is missing else missing))
         close = nearest(columns[0], others)
         more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
+        old, new = (close, columns[0]) if close in extra else (columns[0], close)
+        rename = (
+            f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} {DECLARED}.'
+        )
         unread = UNMEASURED if columns is missing else ""
         raise error(
             f"{what} this column{more}" + (f"; it has '{close}'" if close else ""),
@@ -281,18 +276,13 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
             column=columns[0],
             rows=table.count_rows(),
             site=site,
-            remedy=_rename(columns[0], close, extra) if close else unread,
+            remedy=rename if close else unread,
         )
     return {
         variable: ColumnReader(column, positions[column.name])
         for variable, column in enumerate(schema.variables)
         if site not in column.unmeasured_at
     }
-
-
-def _rename(column: str, close: str, extra: list[str]) -> str:
-    old, new = (close, column) if close in extra else (column, close)
-    return f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} {DECLARED}.'
 
 
 @contextmanager

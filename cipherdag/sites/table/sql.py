@@ -183,15 +183,13 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
     except NoSuchTableError:
         others = [*looking.get_table_names(schema), *looking.get_view_names(schema)]
         raise DatabaseQueryError(
-            f"there is no table '{source.table}' that this user may read"
-            f"{_suggestion(name, others)}",
+            f"there is no table '{source.table}' that this user may read{_suggestion(name, others)}"
         ) from None
     names = [each["name"] for each in columns]
     for column in source.columns:
         if column not in names:
             raise DatabaseQueryError(
-                f"the table has no column '{column}'{_suggestion(column, names)}",
-                column=column,
+                f"the table has no column '{column}'{_suggestion(column, names)}", column=column
             )
     # SQLite says nothing of a view's computed columns
     silent = NullType if source.dialect == "sqlite" else ()

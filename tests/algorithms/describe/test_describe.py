@@ -1,7 +1,5 @@
 """Describe over sites is pandas over all their rows, as far as small counts allow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

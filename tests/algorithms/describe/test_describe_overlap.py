@@ -1,7 +1,5 @@
 """Descriptions of sites that measured different columns: each column by the sites that have it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

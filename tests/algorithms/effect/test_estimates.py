@@ -1,7 +1,5 @@
 """Intervals of few rows have Student's t, and variances that grow with the coefficients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

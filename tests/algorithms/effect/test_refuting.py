@@ -1,7 +1,5 @@
 """Refutations are the same estimator on rows that are changed, and open no few rows."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import msgspec
@@ -19,8 +17,13 @@ from cipherdag import Effect, Federation, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.algorithm import Effect as Asking
 from cipherdag.errors import DataError
-from cipherdag.findings.effect import Contrast, Refutation
-from cipherdag.findings.refutation import contrasts_after, left_out_p_value, normal_p_value
+from cipherdag.findings.effect import (
+    Contrast,
+    Refutation,
+    contrasts_after,
+    left_out_p_value,
+    normal_p_value,
+)
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     Contribution,
@@ -33,14 +36,14 @@ from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.run import Run
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
-from cipherdag.sites.compute.pooled.effects.answer import effect_answer
-from cipherdag.sites.compute.pooled.effects.refuted_rows import (
-    EffectRows,
+from cipherdag.sites.compute.models.effect_answer import (
+    effect_answer,
     fold_numbers,
     placebo,
     with_random_cause,
 )
+from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.sites.compute.rows import Rows
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 
@@ -78,7 +81,7 @@ def drawn(federation):
     """The rows of every site as it has them, and the numbers that it changes them by."""
     return [
         (
-            EffectRows(site.table.codes, site.table.values),
+            Rows(site.table.codes, site.table.values, site.table.cardinalities),
             CellKeys(site.table.codes, site.table.values),
         )
         for site in federation.sites
@@ -135,7 +138,7 @@ def test_every_change_is_least_squares_on_the_changed_rows():
     (own,) = changes(found, "random common cause")
     table = frame(federation, whole)
     table["drawn"] = np.concatenate(
-        [with_random_cause(rows, len(names), blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
+        [with_random_cause(rows, blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
     )
     check(own, least_squares(table, ["age", "sex", "drawn"]))
 
@@ -236,7 +239,7 @@ def test_with_constants_of_their_own_it_is_weighted_least_squares():
     table, weights = [], []
     for number, (rows, blur) in enumerate(drawn(weighed)):
         table.append(frame(weighed, [rows]).assign(site=number))
-        chance = 1.0 + 0.1 * blur.uniform(b"row weights", (rows.count,))
+        chance = 1.0 + 0.1 * blur.uniform(b"row weights", (len(rows),))
         weights.append(chance / chance.mean())
     whole = pd.concat(table)
     X = plain_effects.design(*(whole[v].to_numpy(float) for v in ("age", "sex", "drug")))
@@ -315,9 +318,7 @@ def test_placebos_and_parts_are_no_more_often_extreme_than_chance_makes_them():
     placebos, parts = [], []
     for seed in range(60):
         federation, sites = sites_of(patients(400, seed + 10), 0)
-        outcome, _ = asked_of(
-            federation, sites, **OWN, estimator="linear", refute=True, between=False
-        )
+        outcome, _ = asked_of(federation, sites, **OWN, estimator="linear", refute=True)
         own, (whole,) = outcome.effects[0].refutations, outcome.effects[0].contrasts
         placebos.append(normal_p_value(contrasts_after(own, "placebo treatment", 1)[0]))
         parts.append(left_out_p_value(contrasts_after(own, "rows left out", 1), whole.error))
@@ -418,7 +419,7 @@ def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every
     ).all()
     other = np.array(own.values)
     other[7, 0] = np.nextafter(other[7, 0], np.inf)
-    anew = EffectRows(own.codes, other)
+    anew = Rows(own.codes, other, own.categories)
     share = (
         fold_numbers(own, (0, 1), blur) == fold_numbers(anew, (0, 1), CellKeys(own.codes, other))
     ).mean()
@@ -461,7 +462,7 @@ def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least,
     )  # fmt: skip
     blur = CellKeys(codes, values)
     whole, rest = (
-        effect_answer(msgspec.structs.replace(question, **own), codes, values,
+        effect_answer(msgspec.structs.replace(question, **own), Rows(codes, values, (2, 2, 0)),
                       min_cell_size=least, blur=blur, device=PROCESSOR)
         for own in ({}, {"refutation": "subset", "fold": part})
     )  # fmt: skip
@@ -527,7 +528,7 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
         values = np.column_stack([np.full((40, 1), np.nan), values])
-        numbers = fold_numbers(EffectRows(codes, values), (0, 1), CellKeys(codes, values))
+        numbers = fold_numbers(Rows(codes, values, (2, 2)), (0, 1), CellKeys(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
     chance = 1.0 / FOLDS

@@ -1,7 +1,5 @@
 """Sign and size of every edge, from sums already opened: against statsmodels and plain formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Conditioning on combinations of categories: what main effects of S cannot explain."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +13,6 @@ from scipy import stats
 
 from cipherdag import CausalGraph, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import ParameterError
 
 BINARY = (2, 2, 2, 2)
 
@@ -55,7 +52,8 @@ def test_the_graph_has_no_edge_between_copies_of_a_difference():
         policy = replace(ALL_KINDS, min_cell_size=0)
         federation = Federation.split(frame, 3, seed=seed, device="cpu", policy=policy)
         for interactions in wrong:
-            graph = federation.run(FedPC(evidence="glm", interactions=interactions)).finding.graph
+            evidence = "glm-interactions" if interactions else "glm"
+            graph = federation.run(FedPC(evidence=evidence)).finding.graph
             x, y = graph.nodes.index("x"), graph.nodes.index("y")
             wrong[interactions] += int(graph.skeleton()[x, y])
     assert wrong[False] == 8
@@ -105,14 +103,10 @@ def test_a_site_whose_cells_are_small_falls_back_with_interactions_too():
     data = copies_of_a_difference(3, 600, share=0.3)
     frame = pd.DataFrame(data.astype(int), columns=["s1", "s2", "x", "y"])
     federation = Federation.split(frame, 3, device="cpu", policy=ALL_KINDS)
-    tests = federation.run(FedPC(evidence="glm", interactions=True)).finding.details["tests"]
+    asked = FedPC(evidence="glm-interactions")
+    tests = federation.run(asked).finding.details["tests"]
     assert tests["withheld: within sites"] > 0
     assert tests["regression"] > 0
-
-
-def test_interactions_are_of_glm_alone():
-    with pytest.raises(ParameterError, match="interactions needs evidence glm"):
-        FedPC(evidence="pooled", interactions=True)
 
 
 def patients(seed, rows):

@@ -1,7 +1,5 @@
 """Tests over sites that measured different variables: those of the sites that can do each."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Likelihood ratios of mixed columns over all sites: statsmodels on the pooled rows agrees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -101,29 +99,6 @@ def test_a_step_is_a_round_for_all_tests_together():
         sites = [mixed_site(part) for part in np.split(data, 3)]
         asked.append(len(drive(queries.ask(Facts(6, 3)), sites)[1]))
     assert max(asked) <= 12
-
-
-def test_withheld_tables_fall_back_to_tests_within_sites():
-    data = frame(np.random.default_rng(5), 240)
-    federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS)
-    result = federation.run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.finding.details["tests"]["withheld: within sites"] > 0
-    assert result.finding.details["tests"]["regression"] > 0
-
-
-def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
-    rng = np.random.default_rng(7)
-    data = mixed_data(rng, 500, 0.03)
-    tests = random_tests(6, [15, 15, 10], rng)
-    queries = Queries("glm", tests)
-    drive(queries.ask(Facts(6, 1)), [mixed_site(data)])
-    alone = RegressionTest(CATEGORIES, mixed_site(data).column)
-    for found, own in zip(queries.found, central(alone, tests), strict=True):
-        np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
-    federation = Federation.split(frame(rng, 600), 3, device="cpu")
-    assert federation.run(
-        FedPC(evidence="vote", test="regression", max_cond_size=1)
-    ).finding.graph.edges
 
 
 def test_a_site_answers_regressions_only_if_its_policy_names_them():

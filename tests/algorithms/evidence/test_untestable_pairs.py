@@ -1,7 +1,5 @@
 """Pairs of which nothing is tested lose their edge, and a run says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,9 +40,7 @@ WAYS = [
 
 @pytest.mark.parametrize(("evidence", "reveal"), WAYS)
 @pytest.mark.parametrize("silent", [np.nan, 0.0])
-def test_edges_that_fall_untested_are_told_without_support(
-    evidence, reveal, silent, caplog, tmp_path
-):
+def test_untested_edges_are_told(evidence, reveal, silent, caplog, tmp_path):
     federation = Federation.simulate(sites_of(silent=silent))
     result = federation.run(FedPC(evidence=evidence, reveal=reveal), seed=0)
     assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "c"}]

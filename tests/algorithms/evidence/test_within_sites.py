@@ -1,7 +1,5 @@
 """Tests within sites: the textbook's test of all strata, whoever holds them; levels and power."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -435,9 +433,7 @@ def test_the_level_holds_of_numbers(n_sites, rows, size, shape):
 
 
 @pytest.mark.parametrize(("n_sites", "rows", "size"), [(3, 100, 1), (10, 50, 2), (15, 40, 0)])
-def test_the_level_holds_of_mixtures_whose_levels_and_slopes_are_every_site_s_own(
-    n_sites, rows, size
-):
+def test_the_level_holds_where_levels_and_slopes_are_a_site_s_own(n_sites, rows, size):
     rng, p = np.random.default_rng([n_sites, rows, size]), 300
     categories = (2,) * p + (0,) * p + (0, 0)
     sites = []

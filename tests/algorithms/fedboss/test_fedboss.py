@@ -1,7 +1,5 @@
 """FedBOSS over sites: one graph however rows are split, nothing asked twice, budgets, knowledge."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
@@ -11,18 +9,17 @@ import pytest
 from driving import drive
 from regretting import linear_data
 
-from cipherdag import FedBOSS, Federation, Knowledge, Policy
+from cipherdag import FedBOSS, Federation, Knowledge, Policy, Scoring
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.graphs.dags import dag_of
 from cipherdag.graphs.networks import asia
-from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
-SUMS = FedBOSS(reveal="sums", compare_sites=False)
-POOLED = FedBOSS(within_sites=False, compare_sites=False)
+SUMS = FedBOSS(reveal="sums")
+POOLED = FedBOSS(within_sites=False)
 """Tables and moments of all rows, as if of one site."""
 CHAIN = dag_of(np.eye(5, k=1, dtype=bool))
 
@@ -65,41 +62,21 @@ def sets_of(asked, kind):
     ]
 
 
-@pytest.mark.parametrize(
-    "algorithm", [POOLED, replace(POOLED, score="bdeu"), replace(POOLED, score="bic")]
-)
-def test_categories_score_the_same_to_the_last_bit_however_rows_are_split(algorithm):
-    (first, asked), *others = [learn(algorithm, patients(), sites) for sites in (1, 3, 10, 15)]
+def test_categories_score_the_same_to_the_last_bit_however_rows_are_split():
+    (first, asked), *others = [learn(POOLED, patients(), sites) for sites in (1, 3, 10, 15)]
     for other, questions in others:
         assert other.curve == first.curve
         assert (other.dag == first.dag).all()
         assert len(questions) == len(asked)
 
 
-def test_numbers_give_the_same_graph_however_rows_are_split():
-    outcomes = [learn(POOLED, numbers(), sites) for sites in (1, 3, 10, 15)]
+@pytest.mark.parametrize("search", ["boss", "ges"])
+def test_numbers_give_the_same_graph_however_rows_are_split(search):
+    algorithm = replace(POOLED, search=search)
+    outcomes = [learn(algorithm, numbers(), sites) for sites in (1, 3, 10, 15)]
     assert len({own.curve for own, _ in outcomes}) == 1
     assert all((own.dag == outcomes[0][0].dag).all() for own, _ in outcomes)
     assert all(len(asked) == 2 for _, asked in outcomes)
-
-
-@pytest.mark.parametrize("search", ["boss", "ges"])
-@pytest.mark.parametrize("data", [patients, numbers])
-def test_every_protection_gives_the_graph_of_all_rows_at_one_place(data, search):
-    rows, algorithm = data(600), replace(POOLED, search=search, restarts=2, max_rounds=6)
-    alone, asked = learn(algorithm, rows, 1)
-    policy = Policy(questions=QUESTION_KINDS, min_cell_size=0, allow_unprotected=True)
-    for protection in PROTECTIONS:
-        federation = Federation.split(
-            rows, 3, seed=2, policy=policy, protection=protection, device="cpu"
-        )
-        result = federation.run(algorithm, seed=3)
-        assert result.finding.details["score_curve"] == list(alone.curve)
-        assert len(result.rounds) == len(asked)
-        names = federation.sites[0].table.names
-        assert {(names.index(a), names.index(b)) for a, b in result.finding.dag.directed} == {
-            tuple(edge) for edge in np.argwhere(alone.dag).tolist()
-        }
 
 
 def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_which_way():
@@ -112,27 +89,13 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
         line.startswith(f"{count} sets") and "likelihoods of single sites" in line
         for line in note.lines
     )
-    left_out = federation.run(replace(POOLED, withheld="leave-out"))
-    (note,) = left_out.report.notes
-    count = left_out.finding.details["sets"]["withheld"]
-    assert count > 0
-    assert any(line.startswith(f"{count} sets were not") for line in note.lines)
-
-
-def test_the_order_of_columns_does_not_matter_and_the_chain_is_found():
-    found = Federation.split(numbers(), 3, seed=0).run(FedBOSS())
-    other = Federation.split(numbers()[list("edcab")], 3, seed=0).run(FedBOSS())
-    assert str(found.finding.graph) == str(other.finding.graph)
-    assert {frozenset(own) for own in found.finding.graph.undirected} == {
-        frozenset(pair) for pair in ("ab", "bc", "cd", "de")
-    }
 
 
 def test_no_table_is_asked_for_twice_nor_one_that_another_tells():
-    _, asked = learn(replace(POOLED, restarts=10), patients(), 3)
+    _, asked = learn(replace(POOLED, scoring=Scoring(restarts=10)), patients(), 3)
     tables = sets_of(asked, "Tables")
     assert len(tables) == len(set(tables)) > 28
-    _, asked = learn(FedBOSS(scores="sites", restarts=10), patients(), 3)
+    _, asked = learn(replace(SUMS, scoring=Scoring(restarts=10)), patients(), 3)
     sets = sets_of(asked, "LogLikelihoods")
     assert len(sets) == len(set(sets)) > 28
     assert not sets_of(asked, "Tables")
@@ -142,19 +105,19 @@ def test_a_budget_of_rounds_is_honoured_and_said():
     whole, every = learn(POOLED, patients(), 3)
     assert not whole.cut_short
     for most in (1, 2, 4):
-        outcome, asked = learn(replace(POOLED, max_rounds=most), patients(), 3)
+        outcome, asked = learn(replace(POOLED, scoring=Scoring(max_rounds=most)), patients(), 3)
         # the kinds of columns and the tables of pairs come before the search
         assert len(asked) <= most + 2 < len(every)
         assert outcome.cut_short
         assert outcome.curve[-1] <= whole.curve[-1] + 1e-6
     federation = Federation.split(patients(), 3, seed=2, policy=Policy(min_cell_size=0))
-    result = federation.run(FedBOSS(max_rounds=1))
+    result = federation.run(FedBOSS(scoring=Scoring(max_rounds=1)))
     assert any("budget" in limit for limit in result.report.limits)
 
 
 def test_a_budget_of_values_is_honoured():
     _, every = learn(POOLED, patients(), 3)
-    outcome, asked = learn(replace(POOLED, max_values=200), patients(), 3)
+    outcome, asked = learn(replace(POOLED, scoring=Scoring(max_values=200)), patients(), 3)
     assert outcome.cut_short
     spent = sum(encoding.length for own in asked[2:] for encoding in own.encodings)
     assert spent <= 200 < sum(encoding.length for own in every[2:] for encoding in own.encodings)
@@ -165,22 +128,7 @@ def test_where_counts_are_restricted_the_sites_score_and_no_table_opens(algorith
     outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
     assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
     assert not sets_of(asked, "Tables")
-    alone, _ = learn(FedBOSS(scores="sites"), patients(), 3)
-    assert (outcome.dag == alone.dag).all()
     assert outcome.dag.any()
-
-
-@pytest.mark.parametrize("own", [{"withheld": "leave-out"}, {"score": "bdeu"}])
-def test_what_needs_a_withheld_table_is_left_out_and_counted(own):
-    algorithm = replace(POOLED, **own)
-    outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
-    assert outcome.sets["withheld"] > 0
-    assert outcome.dag.any()
-    assert not sets_of(asked, "LogLikelihoods")
-    assert not set(sets_of(asked, "Tables")) - set(sets_of(asked, "SmallCells"))
-    result = Federation.split(patients(), 3, seed=2).run(algorithm)
-    (note,) = result.report.notes
-    assert any("some site withholds their table" in line for line in note.lines)
 
 
 def test_columns_with_missing_values_are_scored_by_the_sites():
@@ -216,7 +164,9 @@ def test_rows_that_scores_leave_out_are_told(of, caplog):
     holes[first] = whole[first].mask(rng.random(len(whole)) < 0.1)
     holes[last] = whole[last].mask(rng.random(len(whole)) < 0.1)
     policy = Policy(min_cell_size=1)
-    found = Federation.split(holes, 3, seed=2, policy=policy).run(FedBOSS(bootstrap=2, restarts=0))
+    found = Federation.split(holes, 3, seed=2, policy=policy).run(
+        FedBOSS(bootstrap=2, scoring=Scoring(restarts=0))
+    )
     assert found.finding.details["incomplete_columns"] == sorted([first, last])
     (said,) = warned(found)
     assert said.startswith(f"Some sites miss values of {', '.join(sorted([first, last]))}.")
@@ -243,10 +193,10 @@ def wards(rows=1500, seed=4):
 
 
 @pytest.mark.parametrize("min_cell_size", [0, 11])
-@pytest.mark.parametrize("search", ["boss", "ges"])
-def test_columns_of_both_kinds_are_scored_by_the_sites(search, min_cell_size):
+@pytest.mark.parametrize("within", [False, True])
+def test_columns_of_both_kinds_are_scored_by_the_sites(within, min_cell_size):
     outcome, asked = learn(
-        replace(SUMS, search=search, within_sites=search == "boss"),
+        replace(SUMS, within_sites=within),
         wards(),
         3,
         min_cell_size=min_cell_size,
@@ -261,20 +211,10 @@ def test_columns_of_both_kinds_are_scored_by_the_sites(search, min_cell_size):
 def test_independent_numbers_of_few_rows_have_hardly_an_edge():
     rng = np.random.default_rng(5)
     rows = pd.DataFrame(rng.normal(size=(80, 60)), columns=[f"v{k:02}" for k in range(60)])
-    edges = [
-        int(learn(FedBOSS(restarts=0, per_parent=own), rows, 4)[0].dag.sum()) for own in (0.0, 1.0)
-    ]
-    assert edges[0] > 8
-    assert edges[1] <= 3
+    assert learn(FedBOSS(scoring=Scoring(restarts=0)), rows, 4)[0].dag.sum() <= 3
 
 
-def test_scores_that_do_not_fit_are_refused():
-    with pytest.raises(ParameterError, match="takes categories"):
-        learn(FedBOSS(score="qnml"), numbers(), 3)
-    for own in ({"score": "bdeu"}, {"withheld": "leave-out"}):
-        for more in ({}, {"scores": "sites", "within_sites": False}):
-            with pytest.raises(ParameterError, match="needs tables.*--no-within-sites"):
-                FedBOSS(**own, **more)
+def test_a_negative_seed_is_refused():
     with pytest.raises(ParameterError, match="negative"):
         learn(FedBOSS(), numbers(), 3, seed=-1)
 
@@ -312,8 +252,6 @@ def test_differences_between_sites_are_no_evidence_within_them(kind):
     between = "columns whose levels differ between sites depend on each other"
     assert any(between in own for own in pooled.report.limits)
     assert not any(between in own for own in within.report.limits)
-    if kind == "categories":
-        assert not federation.run(FedBOSS(scores="sites")).finding.graph.edges
 
 
 def test_units_of_a_site_change_no_graph():
@@ -339,7 +277,7 @@ def test_knowledge_is_kept_and_directs():
 
 
 def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
-    result = Federation.split(numbers(), 3, seed=0).run(FedBOSS(restarts=4))
+    result = Federation.split(numbers(), 3, seed=0).run(FedBOSS(scoring=Scoring(restarts=4)))
     # the first start, and three times as many restarts that gain nothing, as variables are few
     assert len(result.finding.details["score_curve"]) == 1 + 3 * 4
     assert result.finding.details["score_curve"][-1] == result.finding.details["score"]
@@ -347,18 +285,15 @@ def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
         assert result.finding.evidence.of(edge.source, edge.target).strength > 10.0
 
 
-@pytest.mark.parametrize(
-    "algorithm", [FedBOSS(bootstrap=20), FedBOSS(scores="sites", bootstrap=20)]
-)
-def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew(algorithm):
+def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew():
     federation = Federation.split(numbers(), 3, seed=0)
-    result = federation.run(algorithm, seed=4)
+    result = federation.run(FedBOSS(bootstrap=20), seed=4)
     confidence = result.table("confidence")
     strong = confidence[confidence["any_edge"] >= 0.9]
     assert {frozenset(own) for own in zip(strong["from"], strong["to"], strict=True)} >= {
         frozenset(pair) for pair in ("ab", "bc", "cd", "de")
     }
-    plain = federation.run(type(algorithm)(scores=algorithm.scores), seed=4)
+    plain = federation.run(FedBOSS(), seed=4)
     assert len(result.rounds) <= 2 * len(plain.rounds) + 6
     assert str(plain.finding.graph) == str(result.finding.graph)
     assert any("drew anew" in said for said in result.disclosures)

@@ -4,8 +4,6 @@ The attack: whoever knows how many rows each site has looks for the whole number
 opened sums. Of exact sums there is one solution.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -14,11 +12,18 @@ from driving import drive
 
 from cipherdag import FedBOSS
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedboss.set_sources import DISCOUNT
 from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.question import Bundle
 from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
+from cipherdag.sites.compute.models.set_likelihoods import (
+    LOGLIK_NOISE_NATS,
+    SetLikelihoods,
+    of_tables,
+)
+from cipherdag.sites.compute.rows import Rows
 
 ROWS = (230, 310, 260)
 LEVELS = (2, 2, 2, 2)
@@ -26,7 +31,6 @@ RARE = 2
 SINGLES = np.arange(4)[:, None]
 ROUNDED = 2.0 ** -(COARSE_BITS + 1)
 """By which a site's number on the grid differs from its own at most."""
-DISCOUNT = FedBOSS().discount
 
 
 def site(rows, seed, rare=0.015):
@@ -47,10 +51,6 @@ def asked(*blocks, discount=DISCOUNT):
     return LogLikelihoods(n_variables=4, counts=counts, members=members, discount=discount)
 
 
-def on_grid(values):
-    return np.rint(np.ldexp(values, COARSE_BITS)) / 2.0**COARSE_BITS
-
-
 class Listening:
     """A site that keeps what it tells of single columns, as it is encoded."""
 
@@ -58,6 +58,8 @@ class Listening:
         self.data, self.told = data, []
 
     def answer(self, question):
+        if isinstance(question, Bundle):
+            return np.concatenate([self.answer(part) for part in question.parts])
         found = self.data.answer(question)
         if isinstance(question, LogLikelihoods):
             bits = question.encodings[0].resolution_bits
@@ -71,7 +73,7 @@ def opened(sites, min_cell_size):
     sites = [
         Listening(SiteView(codes, None, LEVELS, min_cell_size=min_cell_size)) for codes in sites
     ]
-    algorithm = FedBOSS(scores="sites", compare_sites=False)
+    algorithm = FedBOSS(reveal="sums")
     drive(algorithm.ask(Facts(4, 3, names=tuple("abcd"), seed=0)), sites)
     question, _ = sites[0].told[0]
     assert question.sets()[0].tolist() == SINGLES.tolist()
@@ -80,7 +82,7 @@ def opened(sites, min_cell_size):
 
 def exact(codes, sets=(SINGLES,), discount=DISCOUNT):
     """What a site's rows say, neither moved nor joined."""
-    whole = SetLikelihoods(codes, None, np.array(LEVELS), PROCESSOR)
+    whole = SetLikelihoods(Rows(codes, None, np.array(LEVELS)), PROCESSOR)
     return whole.answer(sets, discount)
 
 

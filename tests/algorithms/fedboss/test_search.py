@@ -1,7 +1,5 @@
 """The search against brute force: trees, moves, orders and deletions, on made-up scores."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

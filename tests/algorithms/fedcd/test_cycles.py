@@ -1,7 +1,5 @@
 """Fed-CD's ways out of cycles: by belief, and by the published program's orders."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

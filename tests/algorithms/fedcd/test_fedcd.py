@@ -1,7 +1,5 @@
 """Fed-CD's aggregation, reliability and rounds against independent references."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -14,6 +12,7 @@ from hypothesis import strategies as st
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcd.algorithm import (
+    Averaging,
     FedCD,
     aggregate,
     antisymmetric,
@@ -31,14 +30,15 @@ from cipherdag.questions.local_beliefs import (
     off_diagonal,
     pack_beliefs,
 )
-from cipherdag.sites.answers.belief_answers import site_weights, weighted_answer
-from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.beliefs.reliability import (
+from cipherdag.sites.answers.belief_answers import (
     distance_weights,
     mass_at,
     reliability,
+    site_weights,
     softmax_weights,
+    weighted_answer,
 )
+from cipherdag.sites.answers.site_view import SiteView
 
 
 def beliefs(p, seed):
@@ -133,9 +133,7 @@ def test_a_decay_of_one_is_the_plain_mean():
     """As in the program's unbalanced runs: every site weighs 1 everywhere, whatever it did."""
     p = 4
     last = np.random.default_rng(0).standard_normal((2, p, p))
-    question = FedCD(reference="code", method="enco", decay=1.0, least_weight=1.0)._question(
-        p, 2, 0, last
-    )
+    question = FedCD.as_published("code", decay=1.0, least_weight=1.0)._question(p, 2, 0, last)
     logits = [np.random.default_rng(k).standard_normal((2, p, p)) for k in (1, 2)]
     counts = np.eye(p)[:2] * 50
     answers = zip(logits, counts, strict=True)
@@ -312,15 +310,11 @@ def test_cycles_of_the_aggregate_are_cut_and_named():
     "wrong",
     [
         {"rounds": 0},
-        {"sharpness": 0.0},
-        {"sharpness": 31.0},
-        {"epochs": 0},
-        {"graphs": -1},
-        {"prior_weight": -0.1},
-        {"full_mass": 0},
-        {"consensus": float("nan")},
-        {"method": "sdi", "reference": "code"},
-        {"method": "dcdi-g", "reference": "code"},
+        {"averaging": Averaging(full_mass=0)},
+        {"averaging": Averaging(reach="heads")},
+        {"method": "sdi", "averaging": Averaging(reference="code")},
+        {"method": "dcdi-g", "averaging": Averaging(reference="code")},
+        {"training": Averaging()},
         {"intervention_type": "imperfect"},
         {"method": "dcdi-g", "intervention_type": "unknown"},
     ],
@@ -354,7 +348,7 @@ def test_questions_out_of_range_are_refused(wrong):
 def test_dcdi_says_how_many_variables_it_takes_and_which_steps_count():
     few, most = FedCD(method="dcdi-g"), MAX_DCDI_VARIABLES
     question = next(few.ask(Facts(most, 3)))
-    assert question.training_steps == few.epochs * few.fit_steps
+    assert question.training_steps == few.training.epochs * few.training.fit_steps
     assert next(FedCD().ask(Facts(most + 1, 3))).training_steps > question.training_steps
     with pytest.raises(ParameterError, match="at most 100 variables; enco takes more"):
         next(few.ask(Facts(most + 1, 3)))

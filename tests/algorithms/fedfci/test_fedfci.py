@@ -1,7 +1,5 @@
 """FedFCI and FedRFCI: the true PAG under an oracle, sound marks of RFCI, knowledge, and orders."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -18,9 +16,7 @@ from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.endpoints import ARROW, NONE, TAIL, circles
-from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.orientation import colliders_by_sepset
-from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
 
 class HiddenOracle(OracleTest):
@@ -181,30 +177,6 @@ def test_a_pair_of_which_neither_causes_the_other_may_still_have_an_edge():
     assert outcome.marks[0, 1] == outcome.marks[1, 0] == ARROW
 
 
-def linear_rows(seed, rows=600):
-    """Rows of a linear model of ten variables, of which the last two are hidden."""
-    rng = np.random.default_rng(seed)
-    dag = random_dag(10, 2.5, rng)
-    values = rng.standard_normal((rows, 10))
-    for v in topological_order(dag):
-        values[:, v] += values[:, dag[:, v]] @ rng.uniform(0.3, 1.0, int(dag[:, v].sum()))
-    return values[:, :8]
-
-
-@pytest.mark.parametrize("search", ["fci", "rfci"])
-@pytest.mark.parametrize("seed", range(4))
-def test_the_order_of_the_variables_decides_nothing(search, seed):
-    values = linear_rows(seed)
-    order = np.random.default_rng(seed).permutation(8)
-    found = []
-    for own in (values, values[:, order]):
-        sites = [respondent(FisherZTest(part)) for part in np.array_split(own, 3)]
-        algorithm = FedFCI(evidence="fisher", search=search, alpha=0.05)
-        found.append(drive(algorithm.ask(Facts(8, 3)), sites)[0])
-    assert (found[0].marks[np.ix_(order, order)] == found[1].marks).all()
-    assert found[0].layers == found[1].layers
-
-
 def test_what_cannot_be_a_cause_is_not_conditioned_on():
     """Over many graphs; of a single one all may ask the same. With selection anything may be."""
     asked = dict.fromkeys(("rfci", "fci", "selection"), 0)
@@ -228,7 +200,6 @@ def test_what_cannot_be_a_cause_is_not_conditioned_on():
         ("with selection", {"selection": True, "knowledge": Knowledge()}),
         ("reveal bits needs evidence", {"reveal": "bits", "evidence": "pooled"}),
         ("for test kci choose evidence", {"test": "kci", "evidence": "pooled"}),
-        ("site_effect needs evidence glm", {"site_effect": True}),
         ("evidence", {"evidence": "vote"}),
     ],
 )

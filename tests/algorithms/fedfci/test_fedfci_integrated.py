@@ -1,7 +1,5 @@
 """FedFCI that integrates what groups of sites measured: the truth fits, and what it says is so."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 
@@ -15,16 +13,23 @@ from test_fedfci_overlap import overlapping
 from cipherdag import Federation, FedFCI, Knowledge
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, UNTESTED_DETAIL
+from cipherdag.algorithms.fedfci import algorithm
 from cipherdag.errors import ParameterError
+from cipherdag.findings.graph import LearntPAG
 from cipherdag.findings.integration import DETAIL, Integrated
-from cipherdag.findings.pag import LearntPAG
 from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.pag import PAG
 from cipherdag.questions.presence import Measured
 from cipherdag.results.run import Run
 from cipherdag.testing import check_algorithm
 
-ALGORITHM = FedFCI(evidence="fisher", max_cond_size=None, integrate=300)
+LOOKED_AT = 300
+ALGORITHM = FedFCI(evidence="fisher", max_cond_size=None, search="integrate")
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(algorithm, "MOST_GRAPHS", LOOKED_AT)
 
 
 def found_of(dag, observed, measured, algorithm=ALGORITHM):
@@ -54,18 +59,19 @@ def test_the_true_pag_fits_and_what_is_shown_is_true_of_it():
             assert PAG(facts.names, true_pag(dag, observed, hidden)) in graphs
             assert UNTESTED_DETAIL not in found.details
         else:
-            assert found.details[DETAIL]["looked_at"] == ALGORITHM.integrate
+            assert found.details[DETAIL]["looked_at"] == LOOKED_AT
             assert (found.graph.endpoints == outcome.marks).all()
             assert "is not complete" in ALGORITHM.report(found).warnings[-1]
     assert complete > 15
     assert several > 8
 
 
-def test_every_group_has_its_own_pag():
+def test_every_group_has_its_own_pag(monkeypatch):
+    monkeypatch.setattr(algorithm, "MOST_GRAPHS", 1)
     for seed in range(30):
         dag, observed, _ = case(seed, largest=9)
         measured = overlapping(seed, observed)
-        for own in found_of(dag, observed, measured, replace(ALGORITHM, integrate=1))[1].groups:
+        for own in found_of(dag, observed, measured, ALGORITHM)[1].groups:
             first = [*own.variables, *(v for v in range(len(dag)) if v not in own.variables)]
             moved = dag[np.ix_(first, first)]
             k = len(own.variables)
@@ -91,12 +97,15 @@ def test_nothing_is_asked_that_no_site_measured_together():
     assert set(often.values()) == {2}  # who contributes is counted, then it is asked, once
 
 
-def test_sites_agree_on_what_was_found_without_a_search():
+def test_sites_agree_on_what_was_found_without_a_search(monkeypatch):
     """However much is looked at later: each takes what the others take."""
     dag, observed, _ = case(3)
     measured = overlapping(3, observed)
     found, outcome, _, facts = found_of(dag, observed, measured)
-    told = {replace(ALGORITHM, integrate=own).decisions(outcome, facts) for own in (1, 10, 10**7)}
+    told = {ALGORITHM.decisions(outcome, facts)}
+    for own in (1, 10, 10**7):
+        monkeypatch.setattr(algorithm, "MOST_GRAPHS", own)
+        told.add(ALGORITHM.decisions(outcome, facts))
     assert len(told) == 1
     other = replace(outcome.groups[0], endpoints=np.zeros_like(outcome.groups[0].endpoints))
     changed = replace(outcome, groups=(other, *outcome.groups[1:]))
@@ -110,14 +119,14 @@ def test_sites_agree_on_what_was_found_without_a_search():
 )
 def test_what_it_cannot_take_is_refused(more):
     with pytest.raises(ParameterError, match="integrate goes through graphs without selection"):
-        FedFCI(integrate=10, **more)
+        FedFCI(search="integrate", **more)
 
 
 def test_where_all_was_measured_together_there_is_nothing_to_integrate():
     with pytest.raises(ParameterError, match="nothing to integrate"):
         ALGORITHM.check_measured(Measured(((),) * 3))
     with pytest.raises(ParameterError, match="choose search fci"):
-        FedFCI(integrate=10, search="rfci").check_measured(Measured(((0,),) * 3 + ((1,),) * 3))
+        FedFCI(search="rfci").check_measured(Measured(((0,),) * 3 + ((1,),) * 3))
 
 
 def wards(rng, rows=(700, 700), *, turned=False):
@@ -139,7 +148,7 @@ def wards(rng, rows=(700, 700), *, turned=False):
 
 def test_a_result_has_all_graphs_and_keeps_them(tmp_path):
     federation = Federation.simulate(wards(np.random.default_rng(1)), overlapping=True)
-    result = federation.run(FedFCI(integrate=1000))
+    result = federation.run(FedFCI(search="integrate"))
     told = result.finding.details[DETAIL]
     assert told["complete"]
     assert len(result.finding.fitting) == len(told["graphs"]) > 1
@@ -175,12 +184,12 @@ def test_a_result_has_all_graphs_and_keeps_them(tmp_path):
 def test_it_keeps_the_laws_of_algorithms():
     data = wards(np.random.default_rng(1), (300, 300))
     schema = Federation.simulate(data, overlapping=True).sites[0].table.schema
-    check_algorithm(FedFCI(integrate=200), data, schema=schema)
+    check_algorithm(FedFCI(search="integrate"), data, schema=schema)
 
 
 def test_groups_that_contradict_one_another_are_told():
     data = wards(np.random.default_rng(2), (4000, 700), turned=True)
-    result = Federation.simulate(data, overlapping=True).run(FedFCI(integrate=1000))
+    result = Federation.simulate(data, overlapping=True).run(FedFCI(search="integrate"))
     assert result.finding.details[DETAIL]["complete"]
     assert not result.finding.fitting
     warned = [own for own in result.report.warnings if own.startswith("No graph over all columns")]

@@ -1,7 +1,5 @@
 """FedFCI where no site measured all variables: what it says is true; what it cannot, it marks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

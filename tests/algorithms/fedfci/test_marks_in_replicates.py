@@ -1,7 +1,5 @@
 """FedFCI over rows drawn anew: shares of marks against drawing by hand, and their consensus."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

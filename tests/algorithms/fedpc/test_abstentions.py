@@ -1,7 +1,5 @@
 """Sites that cannot test an edge abstain: counted first, and never opened where too few can."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from itertools import pairwise as pairs
 
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
@@ -65,7 +64,9 @@ def plain_vote(site, skeleton, x, y, layer):
 )
 def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewest, share):
     sites = [Drawn(seed + 100_000 * k, impossible) for k in range(5)]
-    algorithm = FedPC(evidence="vote", alpha=SPEC.alpha, vote_share=share, max_cond_size=2)
+    algorithm = FedPC(
+        evidence="vote", alpha=SPEC.alpha, max_cond_size=2, voting=Voting(vote_share=share)
+    )
     outcome, asked = drive(algorithm.ask(Facts(5, 5, fewest=fewest)), list(map(respondent, sites)))
     kept = ~np.eye(5, dtype=bool)
     for layer, heard in enumerate(outcome.votes):
@@ -157,7 +158,7 @@ def uneven(policy, reference="auto"):
     """A chain at two large hospitals and a small one, which has 40 rows for tables of 16 cells."""
     data = chain(4040)
     sites = {"a": data[:2000], "b": data[2000:4000], "c": data[4000:]}
-    algorithm = FedPC(evidence="vote", reference=reference)
+    algorithm = FedPC(evidence="vote", voting=Voting(reference=reference))
     return Federation.simulate(sites, policy=policy, device="cpu").run(algorithm)
 
 

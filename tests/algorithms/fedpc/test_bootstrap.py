@@ -1,7 +1,5 @@
 """Confidence from replicates over drawn rows: against drawing by hand, and what sites withhold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The original program's DAG: its own rule, cycles and all, so that published numbers repeat."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from enumeration import arcs_of
@@ -51,7 +49,7 @@ def test_the_rule_is_that_of_plain_loops_where_arrows_contradict_each_other(seed
 
 def test_the_dag_of_a_code_run_is_that_of_the_rule():
     data = asia().sample(2000, np.random.default_rng(0))
-    result = Federation.split(data, 3, seed=0, device="cpu").run(FedPC(reference="code"))
+    result = Federation.split(data, 3, seed=0, device="cpu").run(FedPC.as_published("code"))
     assert (result.finding.dag.arcs == plain_rule(result.finding.graph.arcs)).all()
 
 

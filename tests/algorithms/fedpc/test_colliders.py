@@ -1,7 +1,5 @@
 """Collider rules over all separating sets: true graphs, plain loops, and where the rules differ."""
 
-from __future__ import annotations
-
 from itertools import combinations, permutations
 
 import numpy as np
@@ -291,7 +289,7 @@ def test_result_and_report_name_the_open_triples():
 
 def test_the_command_prints_and_repeats_them(call, tmp_path):
     asia().sample(700, np.random.default_rng(3)).to_csv(tmp_path / "all.csv", index=False)
-    options = ("--evidence", "fisher", "--colliders", "conservative", "--alpha", 0.1)
+    options = ("--evidence", "fisher", "--alpha", 0.1)
     command = ("simulate", "fedpc", tmp_path / "all.csv", "--sites", 3, *options)
     code, shown, _ = call(*command, "--out", tmp_path / "out")
     assert code == 0

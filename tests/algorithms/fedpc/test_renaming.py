@@ -1,7 +1,5 @@
 """Names decide nothing: other names, the same graph and the same DAG under them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +12,7 @@ from mixed_sites import ALL_KINDS
 from oracle import random_dag
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.graphs.extension import acyclic_extension, ranks
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
@@ -71,7 +70,7 @@ def gaussian(seed, rows):
         ({"evidence": "fisher", "colliders": "conservative"}, False),
         ({"evidence": "fisher", "colliders": "sepset"}, True),
         ({}, True),
-        ({"sepset": "mean"}, False),
+        ({"evidence": "vote", "voting": Voting(sepset="mean")}, False),
     ],
 )
 def test_permuted_names_give_the_same_graph_and_dag_under_other_names(parameters, discrete):

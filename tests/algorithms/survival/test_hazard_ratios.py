@@ -1,7 +1,5 @@
 """Cox models over sites are those of statsmodels over all their rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,11 +16,11 @@ from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.survival_rows import SurvivalRows, hazard_sums
-from cipherdag.sites.compute.pooled.survival_rows import partial_likelihood as site_likelihood
+from cipherdag.sites.compute.models.survival_rows import SurvivalRows, hazard_sums
+from cipherdag.sites.compute.models.survival_rows import partial_likelihood as site_likelihood
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
-from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
+from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
 
 STAGES = ("I", "II", "III")
 
@@ -65,15 +63,14 @@ def same(result, expected):
     assert result.finding.model.value == pytest.approx(expected.llf, abs=1e-6)
 
 
-@pytest.mark.parametrize("ties", ["efron", "breslow"])
 @pytest.mark.parametrize("least", [0, 11])
-def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, least):
+def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(least):
     data = {name: own.assign(months=own["months"].round(1)) for name, own in staged().items()}
-    result = fitted(data, least=least, adjust=("age", "arm", "stage"), ties=ties)
+    result = fitted(data, least=least, adjust=("age", "arm", "stage"))
     whole = pd.concat([own.assign(site=name) for name, own in data.items()])
     if least:  # all tables are of rows without any missing value
         whole = whole.dropna()
-    same(result, known(whole, ties, strata=whole["site"]))
+    same(result, known(whole, "efron", strata=whole["site"]))
     assert result.finding.model.site_hazards
     assert result.finding.model.sites == 3
     null = PHReg(
@@ -81,7 +78,7 @@ def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, lea
         np.zeros((len(whole), 1)),
         whole["died"] == "yes",
         strata=whole["site"],
-        ties=ties,
+        ties="efron",
     ).loglike(np.zeros(1))
     assert result.finding.model.null == pytest.approx(null, abs=1e-6)
     assert result.finding.model.statistic == pytest.approx(
@@ -90,11 +87,10 @@ def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, lea
     assert result.finding.model.dof == 4
 
 
-@pytest.mark.parametrize("ties", ["efron", "breslow"])
-def test_with_one_hazard_it_is_that_of_all_rows_on_binned_times(ties):
-    result = fitted(staged(), adjust=("age", "arm", "stage"), ties=ties, site_effect=False)
+def test_with_one_hazard_it_is_that_of_all_rows_on_binned_times():
+    result = fitted(staged(), adjust=("age", "arm", "stage"), site_effect=False)
     whole = pd.concat(staged().values())
-    same(result, known(whole, ties, *binned(whole)))
+    same(result, known(whole, "efron", *binned(whole)))
 
 
 def test_a_site_without_events_still_has_rows_at_risk_of_one_hazard():
@@ -377,14 +373,11 @@ def test_a_step_too_far_is_halved_and_the_maximum_found():
     assert len(asked) < 40
 
 
-@pytest.mark.parametrize("efron", [True, False])
-def test_one_value_far_from_all_others_ends_in_numbers_or_by_name(efron):
+def test_one_value_far_from_all_others_ends_in_numbers_or_by_name():
     data = wards()
     data["west"].loc[5, "age"] = 5e4
     for site_effect in (True, False):
-        result = fitted(
-            data, adjust=("age",), site_effect=site_effect, ties="efron" if efron else "breslow"
-        )
+        result = fitted(data, adjust=("age",), site_effect=site_effect)
         (own,) = result.finding.model.ratios
         assert own.fault or 0.0 < own.low <= own.ratio <= own.high
 

@@ -3,8 +3,6 @@
 Its figures are frozen by `benchmarks/lifelines_figures.py`, so that it need not be installed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

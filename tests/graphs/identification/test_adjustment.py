@@ -1,7 +1,5 @@
 """Adjustment sets against definitions: linear models, discrete networks, all DAGs of a class."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Front doors in distributions of any form, instruments in linear models, both by brute force."""
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 from linear_effects import BinaryNetwork, LinearModel, reached, subsets

@@ -1,7 +1,5 @@
 """Questions by name: published examples, words, errors, and laws of names and orders."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from enumeration import every_extension

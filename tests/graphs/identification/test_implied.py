@@ -1,7 +1,5 @@
 """One independence for every pair without an edge, true of the graph, given as few as can be."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Maximal PDAGs, their DAGs and the parents that are possible, against all ways to direct edges."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

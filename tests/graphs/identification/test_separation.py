@@ -1,7 +1,5 @@
 """d-separation, open paths and separators against an oracle and all subsets."""
 
-from __future__ import annotations
-
 import itertools
 
 import networkx as nx
@@ -15,7 +13,7 @@ from oracle import OracleTest, random_dag
 from cipherdag import CausalGraph
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import dag_of, mask_of, members
-from cipherdag.graphs.identification.separation import (
+from cipherdag.graphs.identification.criteria import (
     d_connected,
     minimal_separators,
     moral_graph,

@@ -1,7 +1,5 @@
 """The relay alters, replays, crosses and cuts what it carries: every time the run ends by name."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import permutations
 

@@ -1,12 +1,10 @@
 """Bits are right at, around and far from thresholds, and at both ends of every domain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpc_cohort import Cohort, Comparison, Predicates, holds, score_tests, split
+from mpc_cohort import Cohort, Comparison, holds, score_tests, spelled_out, split
 
 GRID = 16
 COMPARED = 250_000
@@ -84,7 +82,7 @@ def test_every_value_of_a_small_ring():
         for j in range(values.size)
         for constant in (-1, 0, 8, 15, 35)
     ]
-    predicates = Predicates.of([lowest] * values.size, [highest] * values.size, tests)
+    predicates = spelled_out([lowest] * values.size, [highest] * values.size, tests)
     rng = np.random.default_rng(1)
     cohort = Cohort(4)
     found = cohort.run(cohort.batch(predicates), split(rng, predicates, values, 4))
@@ -98,7 +96,7 @@ def test_thresholds_of_one_sum_on_one_sharing():
     tests = [
         [Comparison(quadratic=((0, 0, 100),), linear=((1, -z2),), constant=-600)] for z2 in levels
     ]
-    predicates = Predicates.of([-5000, 0], [5000, 250_000], tests)
+    predicates = spelled_out([-5000, 0], [5000, 250_000], tests)
     rng = np.random.default_rng(2)
     cohort = Cohort(4)
     for number, (score, variance) in enumerate(((500, 9000), (-4000, 20_000), (10, 9), (900, 1))):
@@ -112,7 +110,7 @@ def test_thresholds_of_one_sum_on_one_sharing():
 def test_masked_forms_of_one_sum_say_nothing_together():
     # each threshold has another mask: differences of the forms are uniform, not public
     tests = [[Comparison(linear=((0, 1),), constant=-item)] for item in (10, 20)]
-    predicates = Predicates.of([-100], [100], tests)
+    predicates = spelled_out([-100], [100], tests)
     rng, differences = np.random.default_rng(3), []
     cohort = Cohort(4)
     for number in range(200):
@@ -140,7 +138,7 @@ def test_trace_ranking_and_count_are_forms():
     ranking = Comparison(linear=((3, 1), (4, -1)))
     turning = Comparison(quadratic=((0, 0, 10),), linear=((6, -38),))
     correlated = Comparison(quadratic=((0, 1, 2), (0, 2, -1)), constant=3)
-    predicates = Predicates.of(
+    predicates = spelled_out(
         [-60] * 3 + [0] * 4,
         [60] * 3 + [900] * 3 + [10],
         [[trace, ranking], [turning], [correlated], [ranking]],

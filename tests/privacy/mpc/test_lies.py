@@ -1,7 +1,5 @@
 """Parties that deviate: a named error, or the bits that other numbers of their site would give."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
@@ -15,15 +13,13 @@ from cipherdag.errors import (
     PrivacyError,
     ShareError,
 )
-from cipherdag.privacy.mpc import dealing, seat
+from cipherdag.privacy.mpc import seat, sharing
 from cipherdag.privacy.mpc.labels import hash_labels, read_labels
 from cipherdag.privacy.mpc.messages import (
     Contributed,
     Keys,
     Passed,
     Signed,
-    Verdicts,
-    read_verdicts,
 )
 from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode, encode
@@ -171,13 +167,13 @@ def test_a_holder_that_signs_other_bits_ends_the_run():
 
 def crooked_deal(monkeypatch, shift):
     """The first that deals is consistent, but for other masks: thresholds of its choice."""
-    honest, dealt = dealing._keys, []
+    honest, dealt = sharing._keys, []
 
     def keys(batch, masks, roots, payloads):
         dealt.append(batch)
         return honest(batch, masks + np.uint64(shift if len(dealt) == 1 else 0), roots, payloads)
 
-    monkeypatch.setattr(dealing, "_keys", keys)
+    monkeypatch.setattr(sharing, "_keys", keys)
 
 
 def test_a_dealer_that_deals_for_other_thresholds_is_found_by_its_twin(monkeypatch):
@@ -235,7 +231,7 @@ def test_holders_that_were_dealt_different_keys_find_nothing():
             dealer = cohort.seats[COORDINATOR]
             common = said.common[:-1] + bytes([said.common[-1] ^ 1])
             (_, sealed) = dealer._keys_of(
-                dealing.Dealt(common, (bytes(32), seeds(cohort)[1]))
+                sharing.Dealt(common, (bytes(32), seeds(cohort)[1]))
             ).seeds
             return encode(seat.Square(said.masked, common, sealed))
 
@@ -246,7 +242,7 @@ def test_holders_that_were_dealt_different_keys_find_nothing():
 def seeds(cohort):
     """Both holders' seeds, as the dealer derives them from its."""
     batch, seed = cohort.batch(PREDICATES), cohort.seats[cohort.roles.dealer]._seed
-    return [dealing.expand(seed, b"seed of a holder", batch.digest, bytes([h])) for h in (0, 1)]
+    return [sharing.expand(seed, b"seed of a holder", batch.digest, bytes([h])) for h in (0, 1)]
 
 
 # ------------------------------------------------------------------ sites
@@ -340,35 +336,3 @@ def test_numbers_beyond_the_bounds_do_not_leave_an_honest_site():
 
 
 # ------------------------------------------------------------------ the bits that sites read
-
-
-def test_sites_accept_bits_of_this_batch_that_both_holders_signed():
-    _, _, vectors = world(6)
-    cohort = Cohort(4)
-    batch = cohort.batch(PREDICATES)
-    content = cohort.opened(batch, vectors)
-    said = decode(content, Verdicts)
-    holders = [cohort.identities[item].public for item in (2, 3)]
-    read_verdicts(content, batch, holders)
-    first, second = said.signatures
-    other = cohort.batch(PREDICATES, attempt=1)
-    turned = bytes([said.bits[0] ^ 128])
-    for wrong, of in (
-        (Verdicts(turned, said.dealt, said.signatures), batch),
-        (Verdicts(said.bits, bytes(32), said.signatures), batch),
-        (Verdicts(said.bits, said.dealt, (second, first)), batch),
-        (Verdicts(said.bits, said.dealt, (first, first)), batch),
-        (Verdicts(said.bits, said.dealt, (first, b"")), batch),
-        (said, other),
-    ):
-        with pytest.raises(ForgedSumError):
-            read_verdicts(encode(wrong), of, holders)
-    for wrong in (
-        Verdicts(said.bits + b"\0", said.dealt, said.signatures),
-        Verdicts(bytes([said.bits[0] | 1]), said.dealt, said.signatures),
-        Verdicts(said.bits, said.dealt[:-1], said.signatures),
-    ):
-        with pytest.raises(PrivacyError):
-            read_verdicts(encode(wrong), batch, holders)
-    with pytest.raises(PrivacyError):
-        read_verdicts(content + bytes(2000), batch, holders)

@@ -1,7 +1,5 @@
 """Who takes part in which batch, in which role, and what is refused before anything is computed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The five worst pitfalls of secure tests: each attack as it would work, and what stops it."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import pickle
@@ -12,11 +10,10 @@ import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ReplayError, ShareError, SpentKeyError
-from cipherdag.privacy.mpc.dealing import HolderDraws, deal_batch
 from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed
 from cipherdag.privacy.mpc.relay import Relay
-from cipherdag.privacy.mpc.sharing import part_words, split_vector
+from cipherdag.privacy.mpc.sharing import HolderDraws, deal_batch, part_words, split_vector
 from cipherdag.privacy.mpc.words import low_bits
 
 STEPS = ("prepare", "square", "compare", "open")

@@ -1,14 +1,12 @@
 """Descriptions of secure tests: forms never wrap, and what is malformed is refused."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpc_cohort import Comparison, Predicates, score_tests
+from mpc_cohort import Comparison, Predicates, score_tests, spelled_out
 from plain_secure_tests import widths
 from secure_test_cases import form
 
@@ -58,7 +56,7 @@ def values(comparison, x):
 @settings(max_examples=200)
 def test_every_form_stays_in_the_middle_half_of_its_ring(world, data):
     lowest, highest, tests = world
-    predicates = Predicates.of(lowest, highest, tests)
+    predicates = spelled_out(lowest, highest, tests)
     bits = predicates.widths().tolist()
     ends = st.tuples(*(st.sampled_from((a, b)) for a, b in zip(lowest, highest, strict=True)))
     inside = st.tuples(*(st.integers(a, b) for a, b in zip(lowest, highest, strict=True)))
@@ -80,13 +78,13 @@ def test_widths_are_the_least_that_fit(world):
         [form(item.quadratic, item.linear, item.constant) for item in test] for test in tests
     ]
     case = {"lowest": lowest, "highest": highest, "tests": spelled}
-    assert Predicates.of(lowest, highest, tests).widths().tolist() == widths(case)
+    assert spelled_out(lowest, highest, tests).widths().tolist() == widths(case)
 
 
 @given(asked(), st.lists(st.integers(0, 2**64 - 1), min_size=4, max_size=4))
 def test_forms_modulo_2_64_are_those_of_integers(world, x):
     lowest, highest, tests = world
-    predicates = Predicates.of(lowest, highest, tests)
+    predicates = spelled_out(lowest, highest, tests)
     x = x[: len(lowest)]
     words = np.array(x, dtype=np.uint64)
     each = [item for test in tests for item in test]
@@ -106,38 +104,28 @@ def test_widths_of_score_tests_follow_from_the_rows():
 def test_forms_at_the_very_limit():
     one = Comparison(quadratic=((0, 0, 1),))
     most = 2**31 - 2**12
-    assert Predicates.of([-most], [most], [[one]]).widths().tolist() == [64]
+    assert spelled_out([-most], [most], [[one]]).widths().tolist() == [64]
     for wrong in (2**31, 2**62, 2**63 - 1, 2**70):
         with pytest.raises(ParameterError, match=r"2\*\*62"):
-            Predicates.of([-1], [wrong], [[one]])
+            spelled_out([-1], [wrong], [[one]])
     with pytest.raises(ParameterError, match=r"2\*\*62"):
-        Predicates.of([0], [1], [[Comparison(linear=((0, 2**61),), constant=2**61)]])
+        spelled_out([0], [1], [[Comparison(linear=((0, 2**61),), constant=2**61)]])
 
 
 # ------------------------------------------------------------------ the description
 
 
 def test_terms_come_into_order_and_names_of_a_product_do_not_matter():
-    first = Predicates.of(
-        [-1] * 3, [1] * 3, [[Comparison(((2, 0, 5), (1, 1, 2)), ((2, 1), (0, 3)))]]
-    )
-    second = Predicates.of(
+    first = spelled_out([-1] * 3, [1] * 3, [[Comparison(((2, 0, 5), (1, 1, 2)), ((2, 1), (0, 3)))]])
+    second = spelled_out(
         [-1] * 3, [1] * 3, [[Comparison(((1, 1, 2), (0, 2, 5)), ((0, 3), (2, 1)))]]
     )
     assert first.packed == second.packed
     assert first.quadratic.tolist() == [[0, 0, 2, 5], [0, 1, 1, 2]]
 
 
-def test_score_tests_are_the_spelled_out_ones():
-    each = np.ones(3, dtype=np.int64)
-    fast = Predicates.score_tests(np.array([1, 2]), 40 * each, 1600 * each, 7 * each, 96 * each)
-    forms = [Comparison(((j, j, 1),), ((3 + j, -7),), -96) for j in range(3)]
-    slow = Predicates.of([-40] * 3 + [0] * 3, [40] * 3 + [1600] * 3, [forms[:1], forms[1:]])
-    assert fast.packed == slow.packed
-
-
 def test_the_digest_depends_on_every_field():
-    base = Predicates.of(
+    base = spelled_out(
         [-5, -5], [5, 5], [[Comparison(((0, 0, 1),), ((1, -2),), -3)], [Comparison((), ((0, 4),))]]
     )
     seen = {predicates_digest(base)}
@@ -176,22 +164,20 @@ def test_the_digest_depends_on_every_field():
     ids=str,
 )
 def test_what_is_malformed_is_refused(name, wrong):
-    base = Predicates.of(
-        [-5, -5], [5, 5], [[Comparison(((0, 0, 1),))], [Comparison((), ((0, 4),))]]
-    )
+    base = spelled_out([-5, -5], [5, 5], [[Comparison(((0, 0, 1),))], [Comparison((), ((0, 4),))]])
     with pytest.raises(ParameterError):
         replace(base, **{name: np.array(wrong, dtype=np.int64)})
 
 
 def test_other_types_and_too_many_are_refused():
-    base = Predicates.of([-5], [5], [[Comparison((), ((0, 4),))]])
+    base = spelled_out([-5], [5], [[Comparison((), ((0, 4),))]])
     with pytest.raises(ParameterError):
         replace(base, lowest=np.array([-5.0]))
     many = np.zeros(2**18 + 1, dtype=np.int64)
     with pytest.raises(ParameterError, match="262144"):
         replace(base, constants=many, sizes=np.array([many.size]))
     with pytest.raises(ParameterError):
-        Predicates.of([], [], [[Comparison((), (), 1)]])
+        spelled_out([], [], [[Comparison((), (), 1)]])
 
 
 # ------------------------------------------------------------------ words
@@ -217,7 +203,7 @@ def test_words_that_are_cut_short_or_not_reduced_are_refused():
 
 @given(asked(), asked())
 def test_tests_that_are_joined_ask_the_same_of_their_own_words(one, other):
-    first, second = Predicates.of(*one), Predicates.of(*other)
+    first, second = spelled_out(*one), spelled_out(*other)
     words, others = (np.arange(own.n_words, dtype=np.int64) - 2 for own in (first, second))
     both = Predicates.joined([first, second])
     forms = form_values(both, np.concatenate([words, others]).view(np.uint64))

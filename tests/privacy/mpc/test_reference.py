@@ -1,7 +1,5 @@
 """The fast kernel against the plain one: frozen vectors, and batches drawn anew."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -9,12 +7,11 @@ import pytest
 import secure_test_cases as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mpc_cohort import Comparison, Predicates
+from mpc_cohort import Comparison, spelled_out
 
 from cipherdag.privacy.mpc.batch import Batch, Roles
-from cipherdag.privacy.mpc.dealing import deal_batch, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding
-from cipherdag.privacy.mpc.sharing import part_words, split_vector
+from cipherdag.privacy.mpc.sharing import deal_batch, part_words, split_vector, sum_of_parts
 
 GOLDEN = json.loads(plain.GOLDEN.read_text("utf-8"))
 
@@ -38,7 +35,7 @@ def batch_of(case):
         case["attempt"],
         tuple(case["sites"]),
         Roles(case["dealer"], case["twin"], tuple(case["holders"])),
-        Predicates.of(case["lowest"], case["highest"], tests),
+        spelled_out(case["lowest"], case["highest"], tests),
     )
 
 

@@ -6,18 +6,15 @@ another site: it makes messages that the party's real code accepts and goes thro
 bits. Real and simulated views have one distribution: every word of both is uniform.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 from scipy import stats
 
-from cipherdag.privacy.mpc.dealing import HolderDraws, expand
 from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES, hash_labels
 from cipherdag.privacy.mpc.messages import Keys
-from cipherdag.privacy.mpc.sharing import commitment, part_words
+from cipherdag.privacy.mpc.sharing import HolderDraws, commitment, expand, part_words
 from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode
 

@@ -1,7 +1,5 @@
 """How many tests a site keeps between questions: a number that no coordinator can raise."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Rows taken in groups that are alike: the sums of all rows, in another order."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -12,10 +10,10 @@ from mixed_sites import CATEGORIES, mixed_data
 from threads import printed_by_threads
 
 from cipherdag.sites.compute.ci_tests.regression import RegressionTest
-from cipherdag.sites.compute.pooled.regression import design
-from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows
-from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.steps import model_step, whole_step
+from cipherdag.sites.compute.models import design
+from cipherdag.sites.compute.models.compressed_rows import CompressedRows
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.steps import model_step, whole_step
 from cipherdag.statistics.regression_models import Regression, coefficient_count
 
 DISCRETE = [v for v, count in enumerate(CATEGORIES) if count]
@@ -136,8 +134,8 @@ STEP = """
 import hashlib
 import numpy as np
 from cipherdag.questions.regression_steps import Regression, coefficient_count
-from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.steps import whole_step
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.steps import whole_step
 CASES = [
     ((2, 4, 3, 0, 0, 0), 20_001, [(r, [v for v in range(6) if v != r]) for r in (0, 1, 3)]),
     ((30, 30, 0, 0, 20, 5, 9), 20_001, [(4, [2, 3]), (4, [0, 2]), (5, [2, 3, 6]), (6, [2])]),

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.sites.compute.counting import bitmaps, joint_codes
-from cipherdag.sites.compute.counting import counter as counts
-from cipherdag.sites.compute.counting.counter import DiscreteColumns
+from cipherdag.sites.compute import counter as counts
+from cipherdag.sites.compute import processor_counts
+from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.statistics.contingency import TableShape
 
@@ -36,7 +36,7 @@ def data_and_sets(draw):
 def test_whole_tables_are_those_of_rows_one_by_one(given_, by_bits):
     codes, levels, sets = given_
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bitmaps, "AVAILABLE", by_bits)
+        patched.setattr(counts, "AVAILABLE", by_bits)
         columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24, levels=levels)
     found = np.concatenate([counts for _, counts in columns.whole_tables(sets)])
     expected = [by_hand(codes, levels, own).ravel() for own in sets]
@@ -66,11 +66,11 @@ def test_padded_tables_have_nothing_in_the_padding(given_, more):
 
 
 def test_bitmaps_count_long_columns_block_by_block(monkeypatch):
-    monkeypatch.setattr(bitmaps, "CHUNK_WORDS", 40)
-    monkeypatch.setattr(bitmaps, "BLOCK_WORDS", 4)
+    monkeypatch.setattr(processor_counts, "CHUNK_WORDS", 40)
+    monkeypatch.setattr(processor_counts, "BLOCK_WORDS", 4)
     rng = np.random.default_rng(0)
     codes, levels = rng.integers(-1, 2, (3000, 5)), np.full(5, 2)
-    own = bitmaps.Bitmaps(np.array(codes.T, dtype=np.int32, order="C"), levels)
+    own = processor_counts.Bitmaps(np.array(codes.T, dtype=np.int32, order="C"), levels)
     sets = np.array([rng.choice(5, 3, replace=False) for _ in range(9)]).T
     assert own.faster(sets, levels[sets]).all()
     expected = [by_hand(codes, levels, column).ravel() for column in sets.T]
@@ -79,7 +79,9 @@ def test_bitmaps_count_long_columns_block_by_block(monkeypatch):
 
 def test_tables_with_many_cells_or_levels_are_not_counted_by_bits():
     codes = np.random.default_rng(0).integers(0, 40, (10_000, 4))
-    own = bitmaps.Bitmaps(np.array(codes.T, dtype=np.int32, order="C"), np.array([2, 8, 16, 40]))
+    own = processor_counts.Bitmaps(
+        np.array(codes.T, dtype=np.int32, order="C"), np.array([2, 8, 16, 40])
+    )
     sets = np.array([[0, 1], [1, 2], [0, 3]]).T
     assert own.faster(sets, np.array([[2, 8, 2], [8, 16, 40]])).tolist() == [True, False, False]
 
@@ -92,9 +94,9 @@ def test_tables_of_many_rows_are_counted_block_by_block(given_, held, block):
         codes = np.asfortranarray(codes.astype(np.int8))
         before = codes.copy()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bitmaps, "AVAILABLE", False)
+        patched.setattr(counts, "AVAILABLE", False)
         patched.setattr(counts, "IN_CACHE", 5)
-        patched.setattr(joint_codes, "BLOCK_ROWS", block)
+        patched.setattr(processor_counts, "BLOCK_ROWS", block)
         columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24, levels=levels)
         found = [own for _, own in columns.whole_tables(sets)]
     expected = [by_hand(codes, levels, own).ravel() for own in sets]
@@ -115,7 +117,7 @@ def test_joint_codes_of_every_size_are_told_apart(cells, missing):
     padded = np.zeros(-(-len(bits) // 8) * 8, dtype=np.uint8)
     padded[: len(bits)] = bits
     observed = padded[None] if missing else None
-    found = joint_codes.joint_counts(codes.T.astype(np.int32), [0], [cells], cells, observed)
+    found = processor_counts.joint_counts(codes.T.astype(np.int32), [0], [cells], cells, observed)
     assert found.tolist() == [2] * cells
 
 

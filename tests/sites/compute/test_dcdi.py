@@ -1,7 +1,5 @@
 """DCDI's densities and constraint against independent references, and small recoveries."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """What a site tells of its columns: as much as it can, and never a few rows apart."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,12 +13,13 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.described import (
+from cipherdag.sites.compute.descriptions.described import (
     DescribedColumns,
     snap_to_safe_counts,
     suppress_small_counts,
 )
-from cipherdag.sites.compute.pooled.site_comparison import site_outliers
+from cipherdag.sites.compute.descriptions.site_comparison import site_outliers
+from cipherdag.sites.compute.rows import Rows
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=12)
 LEAST = st.integers(0, 12)
@@ -190,7 +189,7 @@ def test_the_order_of_rows_changes_nothing(site, source):
 def numbers(n, missing, least):
     values = np.random.default_rng(0).normal(50.0, 10.0, (n, 1))
     values[:missing] = np.nan
-    return values, DescribedColumns(None, values, np.array([0]), min_cell_size=least)
+    return values, DescribedColumns(Rows(None, values, np.array([0])), min_cell_size=least)
 
 
 @pytest.mark.parametrize("missing", [1, 2, 6, 10, 11])
@@ -247,7 +246,7 @@ def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little
 def test_a_number_far_too_large_leaves_its_column_out_and_says_so():
     values = np.random.default_rng(0).normal(size=(50, 2))
     values[7, 1] = 1e9
-    own = DescribedColumns(None, values, np.array([0, 0]), min_cell_size=0)
+    own = DescribedColumns(Rows(None, values, np.array([0, 0])), min_cell_size=0)
     question = sums_of((0, 0))
     _, first, _, flags, used = segments(question.encodings, own.answer(question))
     assert used.tolist() == [50, 0]
@@ -260,7 +259,7 @@ def test_a_number_far_too_large_leaves_its_column_out_and_says_so():
     fine = ColumnSums(
         categories=(0, 0), origins=bytes(16), units=pack_integers(np.array([0, -900]))
     )
-    own = DescribedColumns(None, values, np.array([0, 0]), min_cell_size=5)
+    own = DescribedColumns(Rows(None, values, np.array([0, 0])), min_cell_size=5)
     assert np.isfinite(own.answer(fine)).all()
 
 
@@ -268,14 +267,14 @@ def test_a_column_without_complete_rows_is_told_all_the_same():
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 2, (200, 2)).astype(np.int16)
     codes[:100, 0] = codes[100:, 1] = -1
-    own = DescribedColumns(codes, None, np.array([2, 2]), min_cell_size=11)
+    own = DescribedColumns(Rows(codes, None, np.array([2, 2])), min_cell_size=11)
     counts, tells = segments(counts_of((2, 2)).encodings, own.answer(counts_of((2, 2))))
     assert tells.tolist() == [1, 1]
     assert counts.sum() == 200
 
 
 def test_a_site_of_few_rows_refuses_and_other_columns_are_malformed():
-    own = DescribedColumns(None, np.zeros((4, 1)), np.array([0]), min_cell_size=5)
+    own = DescribedColumns(Rows(None, np.zeros((4, 1)), np.array([0])), min_cell_size=5)
     with pytest.raises(PolicyRefusedError, match="min_cell_size"):
         own.answer(sums_of((0,)))
     with pytest.raises(MalformedMessageError, match="other columns"):

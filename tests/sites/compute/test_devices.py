@@ -1,7 +1,5 @@
 """Sites compute where they are told to: on a card all of it, with the processor's results."""
 
-from __future__ import annotations
-
 import re
 
 import devices as benchmark
@@ -11,7 +9,7 @@ import torch
 from stand_in_device import NAME, written_down
 
 from cipherdag.sites.compute.device import LEAST_BATCH, batch_bytes, most_elements
-from cipherdag.sites.compute.pooled.score_sums.residuals import residual_scores
+from cipherdag.sites.compute.score_tests.residuals import residual_scores
 from cipherdag.statistics import array_functions as functions
 
 TOLERANCE = 1e-9

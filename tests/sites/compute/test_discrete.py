@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queries import random_of_size
 from scipy import stats
 
 from cipherdag import Federation, FedPC
@@ -70,11 +71,6 @@ def table_of(rng, rows, levels, missing=0.0):
     return codes
 
 
-def random_tests(rng, variables, size, count):
-    chosen = rng.permuted(np.tile(np.arange(variables), (count, 1)), axis=1)[:, : size + 2]
-    return chosen[:, 0], chosen[:, 1], chosen[:, 2:]
-
-
 def check_against_slow(test, codes, tests, **options):
     found = test.evaluate(*tests)
     for index in range(len(tests[0])):
@@ -109,7 +105,7 @@ def test_agrees_with_a_slow_reference(statistic, dof, rows, missing, min_rows_pe
     options = {"statistic": statistic, "dof": dof, "min_rows_per_cell": min_rows_per_cell}
     test = DiscreteTest(codes, **options)
     for size in range(5):
-        check_against_slow(test, codes, random_tests(rng, 7, size, 25), **options)
+        check_against_slow(test, codes, random_of_size(rng, 7, size, 25), **options)
 
 
 @settings(max_examples=40, deadline=None)
@@ -130,7 +126,7 @@ def test_agrees_with_the_reference_on_any_small_table(
     options = {"statistic": statistic, "dof": dof, "min_rows_per_cell": least}
     test = DiscreteTest(codes, **options)
     for size in range(len(levels) - 1):
-        check_against_slow(test, codes, random_tests(rng, len(levels), size, 4), **options)
+        check_against_slow(test, codes, random_of_size(rng, len(levels), size, 4), **options)
 
 
 @pytest.mark.parametrize(("statistic", "power"), [("g2", "log-likelihood"), ("pearson", "pearson")])
@@ -154,7 +150,7 @@ def test_agrees_with_causal_learn(statistic, peer):
     theirs = CIT(codes, peer)
     ours = DiscreteTest(codes, statistic=statistic, min_rows_per_cell=0.0)
     for size in range(4):
-        x, y, members = random_tests(rng, 6, size, 15)
+        x, y, members = random_of_size(rng, 6, size, 15)
         wanted = [theirs(int(a), int(b), s.tolist()) for a, b, s in zip(x, y, members, strict=True)]
         np.testing.assert_allclose(ours.evaluate(x, y, members).p_value, wanted, rtol=0, atol=1e-9)
 
@@ -225,7 +221,7 @@ def test_memory_order_and_repetition_change_no_bit(statistic, missing):
     options = {"statistic": statistic, "min_rows_per_cell": 0.0}
     roomy = DiscreteTest(codes, **options)
     for size in range(5):
-        x, y, members = random_tests(rng, 7, size, 80)
+        x, y, members = random_of_size(rng, 7, size, 80)
         wanted = roomy.evaluate(x, y, members)
         assert_identical(roomy.evaluate(x, y, members), wanted)
         assert_identical(roomy.evaluate(y, x, members[:, ::-1]), wanted)
@@ -418,7 +414,7 @@ def code_of(x, y, given):
 def test_the_cache_forgets_but_never_errs(memory):
     test, rng = CountedTest(30, cache_bytes=memory), np.random.default_rng(11)
     for _ in range(60):
-        batch = random_tests(rng, 30, 1, 300)
+        batch = random_of_size(rng, 30, 1, 300)
         found = test.evaluate(*batch)
         for name in FIELDS:
             np.testing.assert_array_equal(getattr(found, name), code_of(*batch))
@@ -451,7 +447,7 @@ def test_cuda_agrees_with_the_processor(statistic, missing):
     options = {"statistic": statistic, "min_rows_per_cell": 0.0}
     here, there = (DiscreteTest(codes, device=name, **options) for name in ("cpu", "cuda"))
     for size in range(5):
-        tests = random_tests(rng, 7, size, 60)
+        tests = random_of_size(rng, 7, size, 60)
         one, other = here.evaluate(*tests), there.evaluate(*tests)
         for name in FIELDS:
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)

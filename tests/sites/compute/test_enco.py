@@ -1,7 +1,5 @@
 """ENCO's gradients against finite differences of the exact objective, and small recoveries."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -17,14 +15,14 @@ from cipherdag.sites.compute.beliefs.enco import (
     EdgeLogits,
     MaskedAdam,
     edge_contrasts,
+    likelihood_gradient,
     logit_gradients,
+    two_cycle_gradient,
 )
 from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms, distinct_parent_sets
 from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits, logits_of
 from cipherdag.sites.compute.beliefs.regimes import Regimes
-from cipherdag.sites.compute.beliefs.sdi import likelihood_gradient, two_cycle_gradient
-from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
+from cipherdag.sites.compute.device import FEWEST_SHARED, PROCESSOR, threads_for
 
 SMALL = Training(epochs=3, fit_steps=150, graph_steps=60, batch=64, graphs=40, hidden=16)
 

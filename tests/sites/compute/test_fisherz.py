@@ -1,4 +1,3 @@
-import itertools
 import math
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queries import random_of_size
 from scipy import stats
 
 from cipherdag.errors import NotNumericError, ParameterError
@@ -39,11 +39,6 @@ def mixture(rng, rows, variables, missing=0.0):
     return values
 
 
-def random_tests(rng, variables, size, count):
-    chosen = rng.permuted(np.tile(np.arange(variables), (count, 1)), axis=1)[:, : size + 2]
-    return chosen[:, 0], chosen[:, 1], chosen[:, 2:]
-
-
 def one_test(x, y, *members):
     return np.array([x]), np.array([y]), np.array([members], dtype=np.int64)
 
@@ -73,7 +68,7 @@ def test_agrees_with_a_slow_reference(rows, missing):
     values[:, 5] *= 1e9
     values[:, :6][rng.random((rows, 6)) < missing] = np.nan
     for size in range(6):
-        check_against_slow(values, random_tests(rng, 8, size, 20))
+        check_against_slow(values, random_of_size(rng, 8, size, 20))
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])
@@ -88,7 +83,7 @@ def test_correlations_kept_once_are_those_kept_twice(missing, monkeypatch):
     once = FisherZTest(values)
     assert len(once._correlations.entries) == 66
     for size in range(4):
-        tests = random_tests(rng, 11, size, 200)
+        tests = random_of_size(rng, 11, size, 200)
         wanted, found = twice.evaluate(*tests), once.evaluate(*tests)
         for name in FIELDS:
             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-9)
@@ -102,7 +97,7 @@ def test_agrees_with_the_reference_on_any_small_matrix(seed, rows, missing):
     values = rng.normal(size=(rows, 5)) * 10.0 ** rng.integers(-9, 10, 5)
     values[rng.random(values.shape) < missing] = np.nan
     for size in range(4):
-        tests = random_tests(rng, 5, size, 4)
+        tests = random_of_size(rng, 5, size, 4)
         found = FisherZTest(values).evaluate(*tests)
         for index in range(4):
             x, y, members = (part[index].tolist() for part in tests)
@@ -122,7 +117,7 @@ def test_agrees_with_causal_learn_and_scipy():
     theirs = CIT(values, "fisherz")
     ours = FisherZTest(values)
     for size in range(5):
-        x, y, members = random_tests(rng, 6, size, 15)
+        x, y, members = random_of_size(rng, 6, size, 15)
         found = ours.evaluate(x, y, members)
         wanted = [theirs(int(a), int(b), s.tolist()) for a, b, s in zip(x, y, members, strict=True)]
         np.testing.assert_allclose(found.p_value, wanted, rtol=0, atol=1e-9)
@@ -136,7 +131,7 @@ def test_memory_order_and_repetition_change_no_bit(missing):
     values = mixture(rng, 300, 9, missing)
     roomy = FisherZTest(values)
     for size in range(6):
-        x, y, members = random_tests(rng, 9, size, 150)
+        x, y, members = random_of_size(rng, 9, size, 150)
         wanted = roomy.evaluate(x, y, members)
         assert not np.isnan(wanted.p_value).all()
         assert_identical(roomy.evaluate(x, y, members), wanted)
@@ -151,7 +146,7 @@ def test_long_columns_change_no_bit_either():
     rng = np.random.default_rng(4)
     values = rng.normal(size=(40_000, 4))
     values[::7, 1] = np.nan
-    tests = random_tests(rng, 4, 1, 12)
+    tests = random_of_size(rng, 4, 1, 12)
     wanted = FisherZTest(values).evaluate(*tests)
     assert_identical(FisherZTest(values, memory_bytes=1).evaluate(*tests), wanted)
 
@@ -299,16 +294,6 @@ def test_parameters_are_checked():
         FisherZTest(values)
 
 
-def test_positions_are_checked():
-    test = FisherZTest(np.random.default_rng(12).normal(size=(10, 4)))
-    assert test.n_variables == 4
-    for tests in (one_test(0, 0), one_test(0, 4), one_test(0, 1, 1), one_test(0, 1, 2, 2)):
-        with pytest.raises(ParameterError):
-            test.evaluate(*tests)
-    nothing = np.array([], dtype=np.int64)
-    assert test.evaluate(nothing, nothing, np.zeros((0, 2))).p_value.shape == (0,)
-
-
 def test_the_data_stay_as_they_are_and_may_be_read_only():
     values = np.random.default_rng(13).normal(size=(30, 4))
     values[3, 1] = np.nan
@@ -326,23 +311,9 @@ def test_cuda_agrees_with_the_processor(missing):
     values = mixture(rng, 500, 8, missing)
     here, there = FisherZTest(values), FisherZTest(values, device="cuda")
     for size in range(5):
-        tests = random_tests(rng, 8, size, 60)
+        tests = random_of_size(rng, 8, size, 60)
         one, other = here.evaluate(*tests), there.evaluate(*tests)
         for name in FIELDS:
             np.testing.assert_allclose(
                 getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9
             )
-
-
-def test_all_pairs_and_sets_of_a_small_problem():
-    rng = np.random.default_rng(15)
-    values = rng.normal(size=(80, 5))
-    values[:, 2] += values[:, 0] + values[:, 1]
-    for size in range(4):
-        listed = [
-            (x, y, *s)
-            for x, y in itertools.combinations(range(5), 2)
-            for s in itertools.combinations(sorted({0, 1, 2, 3, 4} - {x, y}), size)
-        ]
-        array = np.array(listed)
-        check_against_slow(values, (array[:, 0], array[:, 1], array[:, 2:]))

@@ -1,7 +1,5 @@
 """The kernel test of conditional independence: reference, null, power, and FedPC over it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,20 +7,22 @@ import torch
 from causallearn.utils.KCI.KCI import KCI_CInd, KCI_UInd
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queries import random_of_size
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
-from cipherdag.sites.compute.ci_tests.kernel_factors import Recent
-from cipherdag.sites.compute.ci_tests.kernel_regression import (
+from cipherdag.sites.compute.ci_tests.kernel_factors import (
+    RIDGE,
     FactoredRegression,
     FullRegression,
+    Recent,
     centred_factor,
     regression_on,
 )
-from cipherdag.sites.compute.ci_tests.kernels import RIDGE
 
 TOLERANCE = 1e-4
 """Of p-values: causal-learn leaves out eigenvalues below 1e-5 of the largest."""
@@ -43,11 +43,6 @@ def one_test(x, y, *members):
     return np.array([x]), np.array([y]), np.array([members], dtype=int).reshape(1, -1)
 
 
-def random_tests(rng, variables, size, count):
-    order = rng.permuted(np.tile(np.arange(variables), (count, 1)), axis=1)[:, : size + 2]
-    return order[:, 0], order[:, 1], order[:, 2:]
-
-
 def peer(values, x, y, members):
     """p-value and statistic of causal-learn's KCI with its defaults."""
     x, y = min(x, y), max(x, y)
@@ -61,7 +56,7 @@ def peer(values, x, y, members):
 def test_agrees_with_causal_learn(rows, size):
     rng = np.random.default_rng(rows + size)
     values = curved(rng, rows)
-    tests = random_tests(rng, 5, size, 6)
+    tests = random_of_size(rng, 5, size, 6)
     peers = [peer(values, *(part[own] for part in tests)) for own in range(6)]
     for whole in (False, True):
         found = KernelTest(values, full_matrices=whole).evaluate(*tests)
@@ -116,7 +111,7 @@ KINDS = ["plain", "heavy tails", "ties", "rows twice", "columns twice", "outlier
 def test_factors_and_whole_matrices_agree(seed, kind, rows, size):
     rng = np.random.default_rng(seed)
     values = awkward(rng, rows, kind)
-    tests = random_tests(rng, 6, size, 8)
+    tests = random_of_size(rng, 6, size, 8)
     factors = KernelTest(values).evaluate(*tests)
     whole = KernelTest(values, full_matrices=True).evaluate(*tests)
     np.testing.assert_allclose(factors.p_value, whole.p_value, rtol=0.0, atol=OF_FACTORS)
@@ -128,7 +123,7 @@ def test_factors_and_whole_matrices_agree_on_many_rows(kind):
     rng = np.random.default_rng(0)
     values = awkward(rng, 700, kind)
     for size in (1, 3):
-        tests = random_tests(rng, 6, size, 2)
+        tests = random_of_size(rng, 6, size, 2)
         one, other = (
             KernelTest(values, full_matrices=whole).evaluate(*tests) for whole in (False, True)
         )
@@ -176,7 +171,7 @@ def test_what_is_kept_stays_within_its_memory():
 def test_memory_and_batches_change_nothing_but_rounding(seed, size, matrices):
     rng = np.random.default_rng(seed)
     values = curved(rng, 40)
-    tests = random_tests(rng, 5, size, 30)
+    tests = random_of_size(rng, 5, size, 30)
     whole = KernelTest(values).evaluate(*tests)
     small = KernelTest(values, memory_bytes=8 * 4 * 40**2 * matrices).evaluate(*tests)
     for name in ("p_value", "statistic", "dof"):
@@ -281,7 +276,7 @@ def test_cuda_agrees_with_the_processor():
     rng = np.random.default_rng(7)
     values = curved(rng, 300)
     for size in range(3):
-        tests = random_tests(rng, 5, size, 10)
+        tests = random_of_size(rng, 5, size, 10)
         one, other = (
             KernelTest(values, device=device, full_matrices=True).evaluate(*tests)
             for device in ("cpu", "cuda")
@@ -322,16 +317,11 @@ def test_fedpc_finds_curves_that_fisher_z_does_not_see(evidence):
     }
 
 
-def test_protections_give_the_same_graph_and_the_result_says_which_rows():
-    runs = [
-        sites(1, rows=120, protection=name).run(
-            FedPC(test="kci", evidence="fisher", kernel_rows=60)
-        )
-        for name in ("masking", "bfv")
-    ]
-    assert runs[0].finding.graph == runs[1].finding.graph
-    assert runs[0].finding.details["kernel_rows"] == 60
-    assert any("no more than 60 rows of a site" in own for own in runs[0].finding.evidence.remarks)
+def test_the_result_says_which_rows_were_taken():
+    algorithm = FedPC(test="kci", evidence="fisher", voting=Voting(kernel_rows=60))
+    found = sites(1, rows=120).run(algorithm).finding
+    assert found.details["kernel_rows"] == 60
+    assert any("no more than 60 rows of a site" in own for own in found.evidence.remarks)
 
 
 def test_what_a_kernel_test_cannot_do_is_named():
@@ -339,7 +329,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
         with pytest.raises(ParameterError, match="for test kci choose evidence vote, fisher"):
             FedPC(test="kci", evidence=evidence)
     with pytest.raises(ParameterError, match="kernel_rows"):
-        FedPC(evidence="vote", test="kci", kernel_rows=5)
+        FedPC(evidence="vote", test="kci", voting=Voting(kernel_rows=5))
     with pytest.raises(ValueError, match="kernel_rows"):
         CITestSpec(alpha=0.01, name="kci", kernel_rows=10**6)
     rng = np.random.default_rng(0)
@@ -363,11 +353,9 @@ def test_the_command_says_how_many_rows_it_looks_at(call, tmp_path):
         "vote",
         "--test",
         "kci",
-        "--kernel-rows",
-        50,
         "--out",
         tmp_path / "out",
     )
     assert done[0] == 0
-    assert "no more than 50 rows of a site" in done[1]
-    assert "no more than 50 rows of a site" in call("repeat", tmp_path / "out")[1]
+    assert "no more than 1000 rows of a site" in done[1]
+    assert "no more than 1000 rows of a site" in call("repeat", tmp_path / "out")[1]

@@ -1,7 +1,5 @@
 """A site's likelihoods of sets of columns, and its moments within the site, against plain numpy."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -17,8 +15,9 @@ from cipherdag.questions.pooled_data import Moments
 from cipherdag.questions.scores.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.cell_keys import VARIANCE_JITTER
-from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
+from cipherdag.sites.compute.noise import VARIANCE_JITTER
+from cipherdag.sites.compute.rows import Rows
 
 SETS = [np.array([[0], [2]]), np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2]])]
 
@@ -36,7 +35,7 @@ def test_of_categories_it_is_the_entropy_of_the_rows_less_a_discount(discount):
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 3, (200, 3)).astype(np.int32)
     codes[::17, 1] = -1  # a row that misses one value tells nothing of any set
-    found = SetLikelihoods(codes, None, np.array([3, 4, 3]), PROCESSOR).answer(SETS, discount)
+    found = SetLikelihoods(Rows(codes, None, np.array([3, 4, 3])), PROCESSOR).answer(SETS, discount)
     complete = codes[(codes >= 0).all(axis=1)]
     expected = [plain(complete, row, discount) for rows in SETS for row in rows]
     assert found == pytest.approx(expected, abs=1e-9)
@@ -46,7 +45,9 @@ def test_of_numbers_it_is_what_correlations_explain():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 3)) + 5.0
     values[::29, 0] = np.nan
-    found = SetLikelihoods(None, values, np.zeros(3, dtype=np.int64), PROCESSOR).answer(SETS, 1)
+    found = SetLikelihoods(Rows(None, values, np.zeros(3, dtype=np.int64)), PROCESSOR).answer(
+        SETS, 1
+    )
     complete = values[~np.isnan(values).any(axis=1)]
     matrix = np.corrcoef(complete, rowvar=False)
     expected = []
@@ -67,7 +68,7 @@ def test_of_independent_numbers_nothing_is_explained_on_average():
     ]
     kinds = np.zeros(3, dtype=np.int64)
     found = [
-        SetLikelihoods(None, rng.normal(size=(80, 3)), kinds, PROCESSOR).answer(sets, 1)[0]
+        SetLikelihoods(Rows(None, rng.normal(size=(80, 3)), kinds), PROCESSOR).answer(sets, 1)[0]
         for _ in range(2000)
     ]
     # chi-square with three degrees of freedom, halved, less 3 / 2
@@ -77,7 +78,9 @@ def test_of_independent_numbers_nothing_is_explained_on_average():
 def test_a_column_without_change_explains_nothing_and_a_copy_stays_within_the_bound():
     values = np.zeros((50, 3))
     values[:, 1] = values[:, 2] = np.arange(50.0)
-    found = SetLikelihoods(None, values, np.zeros(3, dtype=np.int64), PROCESSOR).answer(SETS, 0)
+    found = SetLikelihoods(Rows(None, values, np.zeros(3, dtype=np.int64)), PROCESSOR).answer(
+        SETS, 0
+    )
     assert found[2] == 0.0
     assert np.isfinite(found).all()
     question = asked(3)
@@ -124,7 +127,7 @@ def by_regressions(codes, values, members, discount):
 def test_of_both_kinds_it_is_a_table_and_a_regression_of_each_number(discount):
     codes, values = mixed_rows(np.random.default_rng(6))
     codes[::31, 2], values[::37, 4] = -1, np.nan
-    found = SetLikelihoods(codes, values, KINDS, PROCESSOR).answer(MIXED, discount)
+    found = SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR).answer(MIXED, discount)
     whole = (codes[:, [0, 2]] >= 0).all(axis=1) & ~np.isnan(values[:, 4])
     expected = [
         by_regressions(codes[whole], values[whole], row, discount)
@@ -137,7 +140,7 @@ def test_of_both_kinds_it_is_a_table_and_a_regression_of_each_number(discount):
 def test_categories_that_determine_each_other_add_nothing_to_what_they_explain():
     codes, values = mixed_rows(np.random.default_rng(7))
     codes[:, 2] = codes[:, 0] > 0
-    site = SetLikelihoods(codes, values, KINDS, PROCESSOR)
+    site = SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR)
     alone, both = site.answer([np.zeros((0, 1)), np.array([[0, 1]]), np.array([[0, 1, 2]])], 0)
     assert both == pytest.approx(alone, abs=1e-3)  # the table of the two is that of the one
 
@@ -149,9 +152,13 @@ def test_a_rare_category_is_joined_for_the_numbers_too():
     joined = codes.copy()
     joined[:5, 0] = 1
     pair = [np.zeros((0, 1)), np.array([[0, 1]])]
-    found = SetLikelihoods(codes, values, KINDS, PROCESSOR, min_cell_size=11).answer(pair, 3)
-    assert found == pytest.approx(SetLikelihoods(joined, values, KINDS, PROCESSOR).answer(pair, 3))
-    assert found != pytest.approx(SetLikelihoods(codes, values, KINDS, PROCESSOR).answer(pair, 3))
+    found = SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR, min_cell_size=11).answer(pair, 3)
+    assert found == pytest.approx(
+        SetLikelihoods(Rows(joined, values, KINDS), PROCESSOR).answer(pair, 3)
+    )
+    assert found != pytest.approx(
+        SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR).answer(pair, 3)
+    )
 
 
 def asked(n_variables, discount=1):

@@ -1,7 +1,5 @@
 """Marks of place and spread tell of no few rows, and are near enough to choose a unit by."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cipherdag.sites.compute.pooled.location_scale_hints import (
+from cipherdag.sites.compute.descriptions.location_scale_hints import (
     NO_HINTS,
     column_hints,
     hints_of,

@@ -1,7 +1,5 @@
 """A site's tests of numbers are those of their definition, however they are computed together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +7,9 @@ from hypothesis import strategies as st
 from stand_in_device import NAME, written_down
 
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.pooled.score_sums import numbers, standard_columns
-from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
+from cipherdag.sites.compute.score_tests import columns as standard_columns
+from cipherdag.sites.compute.score_tests import numbers
+from cipherdag.sites.compute.score_tests.numbers import NumberScores
 
 CPU = resolve_device("cpu")
 TOLERANCE = 1e-9

@@ -1,7 +1,5 @@
 """Designs in blocks of rows, and fits that begin where others ended: the same regressions."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np
@@ -16,10 +14,10 @@ from threads import printed_by_threads
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.pooled_regressions import WarmStarts
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.sites.compute.pooled.regression import design as designs
-from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.likelihoods import by_pieces, linear_parts
-from cipherdag.sites.compute.pooled.regression.steps import model_step, whole_step
+from cipherdag.sites.compute.models import design as designs
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.likelihoods import by_pieces, linear_parts
+from cipherdag.sites.compute.models.steps import model_step, whole_step
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.regression_fits import first_fit
 from cipherdag.statistics.regression_models import Regression, coefficient_count, outputs
@@ -183,7 +181,7 @@ def test_products_by_pieces_are_those_of_whole_matrices(rows, columns, outputs, 
 STEP = """
 import hashlib
 import numpy as np
-from cipherdag.sites.compute.pooled.regression.steps import model_step
+from cipherdag.sites.compute.models.steps import model_step
 rng = np.random.default_rng(0)
 for categories in (0, 2, 4):
     design = np.column_stack([np.ones(20_001), rng.normal(size=(20_001, 8))])

@@ -1,7 +1,5 @@
 """Family scores, classes of graphs and local searches against independent references."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

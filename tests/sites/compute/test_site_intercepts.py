@@ -1,14 +1,12 @@
 """A site's own constants: weights are rows that are there more often, and blocks invert a whole."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.sites.compute.pooled.regression.likelihoods import information
-from cipherdag.sites.compute.pooled.regression.site_intercepts import (
+from cipherdag.sites.compute.models.likelihoods import information
+from cipherdag.sites.compute.models.site_intercepts import (
     full_scores,
     profile_step,
     profiled_slope,

@@ -1,7 +1,5 @@
 """A site's scores: those of textbook tests and statsmodels, whatever the order of rows."""
 
-from __future__ import annotations
-
 import warnings
 from functools import cache
 from itertools import product
@@ -18,7 +16,7 @@ from statsmodels.tools.numdiff import approx_fprime, approx_hess
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.score_sums import table_moments, tables
+from cipherdag.sites.compute.score_tests import tables
 
 CATEGORIES = (2, 0, 3, 0, 4, 2)
 """Variables 0, 2 and 5 are categories in no order, 4 in one, 1 and 3 are numbers."""
@@ -214,7 +212,7 @@ def test_moments_one_test_after_the_other_are_those_of_all_at_once(monkeypatch):
         np.array([[0, 3, 1, 4], [2, 0, 4, 1]]),
     ]
     _, together = answer(rows, tests, categories)
-    monkeypatch.setattr(table_moments, "AT_ONCE", 0)
+    monkeypatch.setattr(tables, "AT_ONCE", 0)
     _, each = answer(rows, tests, categories)
     for own, other in zip(together, each, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-9)

@@ -1,7 +1,5 @@
 """Spline description length against hand-worked numbers, splines against least squares."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

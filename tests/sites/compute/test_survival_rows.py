@@ -1,7 +1,5 @@
 """What a site tells of times until an event: no count of few rows, whatever is subtracted."""
 
-from __future__ import annotations
-
 from itertools import chain, combinations
 
 import numpy as np
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from statsmodels.duration.survfunc import survdiff
 
 from cipherdag.questions.estimation.survival import SurvivalCounts
-from cipherdag.sites.compute.pooled.survival_rows import disclosable_groups, survival_counts
+from cipherdag.sites.compute.models.survival_rows import disclosable_groups, survival_counts
 
 EDGES = (1.0, 2.0, 3.0, 5.0)
 

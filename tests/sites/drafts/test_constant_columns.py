@@ -1,7 +1,5 @@
 """A run over the very tables that a draft was made from does not stop at a constant column."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

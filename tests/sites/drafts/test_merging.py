@@ -1,7 +1,5 @@
 """Schemas merged from drafts: order does not count, agreement is kept, disagreement is said."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

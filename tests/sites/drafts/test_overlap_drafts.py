@@ -1,7 +1,5 @@
 """Groups of sites that lack the same: large enough, of no more than there is, in whatever order."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Relations are found whatever the order of rows and columns, and none in independent columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 
 from cipherdag.graphs.relations import Relation
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.drafts.relations.search import contradicted, related_columns
+from cipherdag.sites.drafts.related_columns import contradicted, related_columns
 from cipherdag.sites.table.site_table import load_table
 
 

@@ -1,7 +1,5 @@
 """What is pointed out in a column, and that sound columns are left in peace."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

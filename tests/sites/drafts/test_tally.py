@@ -1,7 +1,5 @@
 """Numbers of a data frame are drafted as the same numbers in a text file are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,21 +1,14 @@
 """Decisions of people: signed over one plan by the site's own key, and expired after a while."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 
-import hospital_folders
 import msgspec
 import pytest
 
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.deployment.site_process import LOOK_S, waiting_plans
+from cipherdag.deployment.processes import LOOK_S, waiting_plans
 from cipherdag.errors import ParameterError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.approvals import (
     ASKED_FILE,
@@ -27,7 +20,6 @@ from cipherdag.sites.policy.approvals import (
     Approvals,
     AskedRun,
 )
-from cipherdag.sites.policy.policy import Policy
 
 OWN, STRANGER = SigningIdentity.generate(), SigningIdentity.generate()
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3))
@@ -308,40 +300,6 @@ def test_a_denial_outlives_any_number_of_other_runs(approvals, monkeypatch):
 
 
 # a whole run
-
-
-def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
-    made = hospital_folders.hospitals(tmp_path, policy=Policy(reveal="sums"))
-    made.installed = True
-    session = made.session(made.handlers(), plan=made.plan(), engine=None)
-    for folder in made.folders.values():
-        with pytest.raises(PolicyRefusedError, match=AWAITS):
-            session.open()
-        (run,) = folder.approvals().runs()
-        assert [own.name for own in run.plan.cohort] == list(made.folders)
-        folder.approvals().decide(run.session[:8], "approved", folder.identity())
-    facts = Facts(session.open(), 3, fewest=3)
-    run_program(session, Replay(FedPC(evidence="vote").ask(facts), facts.present))
-    session.finish()
-    assert session.result
-    made.close()
-
-
-def test_a_run_that_one_site_denies_does_not_begin(tmp_path):
-    made = hospital_folders.hospitals(tmp_path, policy=Policy(reveal="sums"))
-    session = made.session(made.handlers())
-    for number, folder in enumerate(made.folders.values()):
-        with pytest.raises(PolicyRefusedError, match=AWAITS):
-            session.open()
-        decision = "denied" if number == 2 else "approved"
-        folder.approvals().decide(
-            session._plan.session.hex(), decision, folder.identity(), note="a secret reason"
-        )
-    with pytest.raises(PolicyRefusedError, match=DENIED) as caught:
-        session.open()
-    assert caught.value.site == "hospital-2"
-    assert "secret" not in str(caught.value)
-    made.close()
 
 
 def test_a_started_site_tells_of_each_plan_that_waits_once(approvals, clock):

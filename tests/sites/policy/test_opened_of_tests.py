@@ -1,11 +1,11 @@
 """What a policy says of plans that open sums of tests."""
 
-from __future__ import annotations
+from dataclasses import replace
 
 import msgspec
 import pytest
 
-from cipherdag import FedBOSS, FedCMFS, FedFCI, FedPC
+from cipherdag import FedBOSS, FedCMFS, FedFCI, FedPC, Scoring
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.protocol.plan import Member, make_plan
@@ -53,3 +53,12 @@ def test_plans_that_open_bits_or_have_no_such_choice_pass(algorithm):
     plan = planned(algorithm)
     assert opened_of_tests(plan) == ("none" if algorithm.name == "fedboss" else "bits")
     Policy().check_plan(plan, runs=0)
+
+
+@pytest.mark.parametrize(
+    "algorithm", [FedPC(alpha=0.03), FedCMFS(alpha=0.04), FedBOSS(scoring=Scoring(penalty=1.7))]
+)
+def test_bits_at_values_of_any_choice_are_refused_and_sums_are_not(algorithm):
+    with pytest.raises(PolicyRefusedError, match="leave at few levels"):
+        Policy().check_plan(planned(algorithm), runs=0)
+    Policy(reveal="sums").check_plan(planned(replace(algorithm, reveal="sums")), runs=0)

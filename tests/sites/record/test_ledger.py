@@ -1,7 +1,5 @@
 """The ledger: every changed byte, line or end is found, and the first wrong line is named."""
 
-from __future__ import annotations
-
 import errno
 import os
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Keys of a session that has ended are in nobody's memory any more."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """A site whose process outlives a run, and what holds from the next run on."""
 
-from __future__ import annotations
-
 import hospital_folders
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """`site check`: every row finds its own fault, says what to do, and never shows a value."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import ipaddress
@@ -210,9 +208,7 @@ def test_a_clock_behind_what_was_signed_is_found(site, unreachable):
     assert findings(site, clock=lambda: past)["clock"].state == "ok"
 
 
-def test_a_clock_that_ran_backwards_is_remarked_on_and_fails_nothing(
-    site, unreachable, capsys, monkeypatch
-):
+def test_a_clock_that_ran_backwards_fails_nothing(site, unreachable, capsys, monkeypatch):
     times = iter(NOW - timedelta(minutes=minutes) for minutes in (9, 8, 20))
     made = Ledger("hospital-0", site.identity(), path=site.ledger_path, clock=lambda: next(times))
     about = {"algorithm": "fedpc", "kind": "edge-votes", "protection": "masking", "sites": 3}
@@ -358,18 +354,14 @@ def rows(port, startup, host="localhost"):
     return {finding.check: finding for finding in found}
 
 
-def test_the_coordinator_is_reached_with_the_site_s_certificate(
-    authority, server_key, startup, tmp_path
-):
+def test_a_site_reaches_the_coordinator(authority, server_key, startup, tmp_path):
     with listening(tls_answer(authority, server_key, tmp_path)) as port:
         found = rows(port, startup)
     assert [finding.state for finding in found.values()] == ["ok", "ok", "ok"]
     assert "TLSv1.3" in found["TLS"].finding
 
 
-def test_a_foreign_root_an_expired_and_a_misnamed_certificate_have_their_own_causes(
-    authority, server_key, startup, tmp_path
-):
+def test_each_bad_certificate_has_its_own_cause(authority, server_key, startup, tmp_path):
     cases = [
         ({"days": (-9, -2)}, authority, "expired"),
         ({"days": (2, 9)}, authority, "not valid yet"),
@@ -392,9 +384,7 @@ def test_a_proxy_that_answers_in_plain_text_is_named(startup):
     assert "proxy" in found["TLS"].fix
 
 
-def test_a_certificate_that_the_server_does_not_accept_is_named(
-    authority, server_key, startup, tmp_path
-):
+def test_a_certificate_not_accepted_is_named(authority, server_key, startup, tmp_path):
     """TLS 1.3 says so after the handshake only."""
     with listening(tls_answer(authority, server_key, tmp_path, waits=False)) as port:
         found = rows(port, startup)
@@ -456,9 +446,7 @@ def test_the_days_of_a_certificate_are_counted(authority, server_key, tmp_path, 
 # the command
 
 
-def test_the_command_prints_check_finding_and_fix_and_exits_with_4(
-    site, unreachable, capsys, monkeypatch
-):
+def test_the_command_prints_its_checks_and_exits_with_4(site, unreachable, capsys, monkeypatch):
     monkeypatch.setattr("cipherdag.deployment.rehearsal.rehearse", no_rehearsal)
     site.policy_path.write_text("nonsense = 1")
     code, out, err = call(capsys, monkeypatch, "site", "check", "--dir", site.path)

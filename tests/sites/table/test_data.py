@@ -1,8 +1,6 @@
 """Loading a site's table: what is accepted, how it is coded, and every way to be refused."""
 
 # ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

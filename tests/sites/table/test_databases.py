@@ -1,8 +1,6 @@
 """Tables in SQLite and DuckDB: read like the CSV of the same rows, and every way to be refused."""
 
 # ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
-from __future__ import annotations
-
 import datetime as dt
 import logging
 import math

@@ -1,7 +1,5 @@
 """Workbooks that somebody made to hurt: named, at once, before they unpack."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 import zipfile

@@ -1,7 +1,5 @@
 """Normal forms of names, category values and numbers."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import numpy as np

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import OutputError, SiteNotReadyError
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute import noise
+from cipherdag.sites.compute.noise import CellKeys, first_met, rows_digest
+from cipherdag.sites.table import stored_rows as stored
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.rows import digest, stored
-from cipherdag.sites.table.rows.digest import first_met, rows_digest
-from cipherdag.sites.table.rows.stored import StoredRows, code_type
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
+from cipherdag.sites.table.stored_rows import StoredRows, code_type
 
 SCHEMA = Schema(
     (
@@ -123,7 +123,7 @@ def test_a_digest_is_that_of_whole_arrays_of_int32(seed, rows, block):
     marks = rng.random((rows, 4)) < 0.5
     expected = plain_digest(b"rows", codes.astype(np.int32), values, None, marks)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(digest, "BLOCK_ROWS", block)
+        patched.setattr(noise, "BLOCK_ROWS", block)
         for kind in (np.int8, np.int16, np.int32):
             for held in (np.ascontiguousarray(codes), np.asfortranarray(codes)):
                 assert rows_digest(b"rows", held.astype(kind), values, None, marks) == expected
@@ -140,7 +140,7 @@ def test_what_blurs_follows_from_where_categories_are_first_met(seed, rows, bloc
         columns.append(plain_digest(b"cipherdag column", first[place.ravel()]))
         met.append(levels[np.argsort(first)][levels[np.argsort(first)] >= 0].tolist())
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(digest, "BLOCK_ROWS", block)
+        patched.setattr(noise, "BLOCK_ROWS", block)
         blur = CellKeys(np.asfortranarray(codes.astype(np.int8)), None)
     for variable, column in enumerate(columns):
         assert blur.column(variable) == column

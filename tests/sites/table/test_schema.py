@@ -1,7 +1,5 @@
 """Schemas: reading, writing, comparing and guessing them, and the normal forms beneath."""
 
-from __future__ import annotations
-
 import unicodedata
 from pathlib import Path
 

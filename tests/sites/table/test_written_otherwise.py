@@ -1,8 +1,6 @@
 """Files that are written otherwise: as described they read as the plain CSV of the same rows."""
 
 # ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import sys

@@ -41,11 +41,7 @@ DENSITIES = {"dcdi-g": NORMAL, "dcdi-dsf": FLOW}
 
 
 def cyclicity(belief: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes h = tr exp(belief) - p, which is 0 for DAGs only, and its gradient, shape (p, p).
-
-    Args:
-        belief: Probability of every edge, float64 of shape (p, p).
-    """
+    """Computes h = tr exp(belief) - p, which is 0 for DAGs only, and its gradient, shape (p, p)."""
     exponential = torch.linalg.matrix_exp(belief)
     return exponential.trace() - len(belief), exponential.T
 
@@ -61,11 +57,8 @@ def drawn_masks(logits: Tensor, count: int, generator: torch.Generator) -> Tenso
 class Penalty:
     """The augmented Lagrangian penalises cycles by these multipliers.
 
-    Attributes:
-        scale: h of the complete graph, the unit in which h is counted.
-        quadratics: Quadratic multipliers of half a squared unit of h, by subproblem.
-        linear: Linear multiplier of a unit of h.
-        updates: Number of subproblems solved.
+    ``scale``, h of the complete graph, is the unit in which h is counted; quadratic multipliers are
+    by subproblem, of half a squared unit.
     """
 
     scale: float
@@ -106,15 +99,7 @@ class Penalty:
 class Dcdi:
     """Learns edge probabilities from one site's data by DCDI.
 
-    Args:
-        regimes: The data.
-        training: Hyperparameters; training takes epochs times fit_steps steps, whatever graph_steps
-            and graphs are.
-        density: Density of continuous variables.
-        perfect: Whether interventions are perfect.
-        start: Initial beliefs, shape (p, p).
-        prior_penalty: Derivative of the prior term in every edge's probability, shape (p, p).
-        generator: Source of randomness, on the CPU.
+    Training takes epochs times fit_steps steps, whatever graph_steps and graphs are.
     """
 
     def __init__(
@@ -152,11 +137,7 @@ class Dcdi:
         )
 
     def learn(self) -> Tensor:
-        """Runs all steps of training.
-
-        Returns:
-            The belief s(alpha), shape (p, p), zero on the diagonal.
-        """
+        """Runs all steps of training; returns the belief s(alpha), (p, p), zero on the diagonal."""
         steps = self._training.epochs * self._training.fit_steps
         window = max(1, steps // UPDATES)
         penalty = Penalty.over(self._regimes.n_variables, steps // window)

@@ -1,11 +1,16 @@
-"""ENCO learns edge and orientation logits from observational and interventional data.
+"""ENCO and SDI learn edge logits by scoring sampled graphs on interventional rows.
 
 Two stages alternate. Distribution fitting trains every variable's network on observational rows
 under graphs drawn from the current belief. Graph fitting draws graphs, evaluates the networks on
-rows of one regime at a time, and updates the logits by score-function estimators of low variance.
+rows of one regime at a time, and updates the logits: ENCO those of edges and orientations, by
+score-function estimators of low variance; SDI those of edges alone, towards the frequency of each
+edge in graphs weighted by their likelihood, with a penalty on cycles of two edges.
 
-Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022;
-the prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
+Sources: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR
+2022; Ke et al., "Learning neural causal models from unknown interventions", arXiv 1910.01075,
+sections 3.3 to 3.5: the intervened variable is given here, so none is predicted, and the weights of
+the regularisers are ours, since a round is much shorter than their training. The prior term is
+Eq. 2 of Abyaneh et al., "FED-CD" (2023).
 """
 
 from __future__ import annotations
@@ -17,21 +22,22 @@ from torch import Tensor
 
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms
-from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 
 GAMMA_RATE, GAMMA_BETAS = 2e-2, (0.9, 0.9)
 THETA_RATE, THETA_BETAS = 1e-1, (0.9, 0.999)
 NEVER_INTERVENED = 0.1
 EPSILON = 1e-8
+SDI_RATE, SDI_BETAS = 5e-2, (0.9, 0.999)
+TWO_CYCLES = 4.0
+TEMPERATURE = 4.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeLogits:
     """ENCO believes that i -> j exists with probability s(gamma_ij) s(theta_ij).
 
-    Attributes:
-        gamma: Logits of existence, shape (p, p); the diagonal is ignored.
-        theta: Logits of orientation, shape (p, p), antisymmetric.
+    Both have shape (p, p); the diagonal of gamma is ignored, and theta is antisymmetric.
     """
 
     gamma: Tensor
@@ -44,13 +50,7 @@ class EdgeLogits:
 
 
 class MaskedAdam:
-    """Adam updates the entries of a matrix at different times, each with a step count of its own.
-
-    Args:
-        value: Matrix that is updated in place.
-        rate: Learning rate.
-        betas: Decay of the two moments.
-    """
+    """Adam updates the entries of a matrix at different times, each with its step count."""
 
     def __init__(self, value: Tensor, rate: float, betas: tuple[float, float]) -> None:
         self._value = value
@@ -73,15 +73,9 @@ class MaskedAdam:
 def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Contrasts the loss of variable j under graphs with i -> j with that under graphs without.
 
-    Args:
-        graphs: K graphs, bool of shape (K, p, p).
-        nll: Negative log-likelihoods, shape (K, p).
-        weights: Weight of every graph, shape (K,); equal for graphs drawn from the belief, or
-            their probabilities where all graphs are listed.
-
-    Returns:
-        The differences P - M, shape (p, p), 0 where an edge is in all or in none of the graphs, and
-        the mask of those that can be estimated.
+    Of K graphs, bool of shape (K, p, p), losses have shape (K, p), and weights (K,) are equal for
+    graphs drawn from the belief. The differences P - M, shape (p, p), are 0 where an edge is in all
+    or in none of the graphs; the mask of those that can be estimated comes with them.
     """
     edges = graphs.to(nll.dtype)
     weighted = nll * weights[:, None]
@@ -103,16 +97,9 @@ def logit_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Computes the gradients of the graph-fitting objective in both logits.
 
-    Args:
-        logits: Point at which gradients are computed.
-        contrast: P - M, shape (p, p), estimated on the rows of one regime.
-        penalty: Penalty of an edge, shape (p, p): the sparsity weight.
-        prior: Penalty of an edge by the prior belief, shape (p, p): the derivative of Eq. 2 of
-            Fed-CD in the edge's probability.
-
-    Returns:
-        The gradient in gamma, and that in theta where theta_ji = -theta_ij, both of shape (p, p).
-        As in ENCO the sparsity weight does not act on the orientation.
+    Both have shape (p, p); theta_ji = -theta_ij. ``contrast`` is P - M on the rows of one regime,
+    ``penalty`` the sparsity weight, which as in ENCO does not act on the orientation, and ``prior``
+    the derivative of Eq. 2 of Fed-CD in the edge's probability.
     """
     exists, oriented = torch.sigmoid(logits.gamma), torch.sigmoid(logits.theta)
     gamma = exists * (1 - exists) * oriented * (contrast + penalty + prior)
@@ -121,16 +108,7 @@ def logit_gradients(
 
 
 class Enco:
-    """Learns edge and orientation logits from one site's data by ENCO.
-
-    Args:
-        regimes: The data.
-        training: Hyperparameters, such as numbers of epochs, steps and graphs.
-        start: Initial logits.
-        prior_penalty: Derivative of the prior term in every edge's probability, shape (p, p); zeros
-            where there is none.
-        generator: Source of randomness, on the CPU.
-    """
+    """Learns edge and orientation logits from one site's data by ENCO."""
 
     def __init__(
         self,
@@ -152,12 +130,7 @@ class Enco:
         self._free_pairs = (never[:, None] & never[None, :]).float().fill_diagonal_(0.0)
 
     def learn(self) -> EdgeLogits:
-        """Runs all epochs of training.
-
-        Returns:
-            The logits, shape (p, p) each; pairs of variables that were never intervened on are
-            oriented by observational asymmetry and the prior only.
-        """
+        """Runs all epochs; pairs never intervened on are oriented by asymmetry and prior only."""
         training = self._training
         for _ in range(training.epochs):
             belief = self._logits.belief()
@@ -195,3 +168,54 @@ class Enco:
         both = target[:, None] & target[None, :]
         weight = torch.maximum(involved, NEVER_INTERVENED * self._free_pairs)
         self._theta.step(theta, weight.masked_fill(both, 0.0))
+
+
+def likelihood_gradient(graphs: Tensor, nll: Tensor, probability: Tensor, rows: int) -> Tensor:
+    """Computes s(gamma_ij) minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
+
+    ``nll`` has the means over so many rows of the negative log-likelihoods under each of K graphs,
+    bool of shape (K, p, p). The result, (p, p), is the gradient in gamma of the expected one.
+    """
+    # untempered, the likelihood of a batch would give one graph all the weight
+    weights = torch.softmax(-nll * rows / TEMPERATURE, dim=0)
+    return probability - torch.einsum("kj,kij->ij", weights, graphs.to(nll.dtype))
+
+
+def two_cycle_gradient(probability: Tensor) -> Tensor:
+    """Computes the gradient in gamma of the sum of cosh(s_ij s_ji) over pairs, shape (p, p)."""
+    slope = probability * (1 - probability)
+    return torch.sinh(probability * probability.T) * probability.T * slope
+
+
+def learn_sdi(
+    regimes: Regimes,
+    training: Training,
+    *,
+    start: Tensor,
+    prior_penalty: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
+    """Learns the belief s(gamma) in edges, (p, p), zero on the diagonal, by SDI."""
+    device, p = start.device, regimes.n_variables
+    gamma = torch.logit(start.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF))
+    optimiser = MaskedAdam(gamma, SDI_RATE, SDI_BETAS)
+    mechanisms = Mechanisms(regimes, hidden=training.hidden, generator=generator)
+    off_diagonal = ~torch.eye(p, dtype=torch.bool, device=device)
+    kinds = [*range(len(regimes.rows)), *([] if len(regimes.rows) == p else [-1])]
+    for step in range(training.epochs * training.graph_steps):
+        belief = torch.sigmoid(gamma) * off_diagonal
+        if step % training.graph_steps == 0:
+            mechanisms.fit(belief, steps=training.fit_steps, batch=training.batch)
+        regime = kinds[int(torch.randint(len(kinds), (1,), generator=generator))]
+        rows, target = regimes.regime(regime)
+        batch = regimes.draw(rows, training.batch, generator)
+        uniform = torch.rand((training.graphs, p, p), generator=generator).to(device)
+        graphs = uniform < belief
+        nll = mechanisms.nll_of_graphs(graphs, batch)
+        gradient = likelihood_gradient(graphs, nll, belief, len(batch))
+        slope = belief * (1 - belief)
+        gradient += slope * (training.sparsity + prior_penalty)
+        gradient += TWO_CYCLES * two_cycle_gradient(belief)
+        updated = off_diagonal & ~target
+        optimiser.step(gradient * updated, updated.float())
+    return torch.sigmoid(gamma) * off_diagonal

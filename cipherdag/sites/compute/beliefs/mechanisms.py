@@ -24,22 +24,7 @@ SLOPE = 0.1
 
 
 class Networks:
-    """N networks have H hidden units in each of two layers.
-
-    Args:
-        number: N.
-        inputs: Inputs of each.
-        hidden: H.
-        outputs: Outputs of each.
-        spread: Standard deviation of the first layer's initial weights and biases.
-        device: Device of the weights.
-        generator: Source of the initial weights, on the CPU, so that every device has the same.
-
-    Attributes:
-        first: Weights of the first layer, shape (N, inputs, H).
-        first_bias: Its biases, shape (N, 1, H).
-        weights: All weights and biases, which an optimiser updates.
-    """
+    """N networks have two layers of H hidden units each, and weights that a generator draws."""
 
     def __init__(
         self,
@@ -83,11 +68,7 @@ class Networks:
 class Mechanisms:
     """The networks of p variables model their conditional distributions given any parents.
 
-    Args:
-        regimes: The data.
-        hidden: H.
-        generator: Source of the initial weights and of all later draws; on the CPU, so that every
-            device has the same.
+    The generator, on the CPU, so that every device has the same, gives weights and later draws.
     """
 
     def __init__(self, regimes: Regimes, *, hidden: int, generator: torch.Generator) -> None:
@@ -108,13 +89,7 @@ class Mechanisms:
         self._optimiser = torch.optim.Adam(self._networks.weights, lr=FIT_RATE, fused=True)
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
-        """Fits the distributions to observational rows, each under a random graph.
-
-        Args:
-            edge_probability: Probability that i is among the inputs of j, shape (p, p).
-            steps: Steps of Adam.
-            batch: Observational rows in each.
-        """
+        """Fits the distributions to observational rows, each under a random graph."""
         regimes = self._regimes
         for _ in range(steps):
             rows = regimes.draw(regimes.observational, batch, self._generator)
@@ -126,17 +101,10 @@ class Mechanisms:
 
     @torch.no_grad()
     def nll_of_graphs(self, graphs: Tensor, rows: Tensor) -> Tensor:
-        """Computes the mean negative log-likelihood of every variable under each of K graphs.
+        """Computes mean negative log-likelihoods, (K, p), under graphs, (K, p, p), on some rows.
 
         The first layer is linear in the graph: the contributions of all parents are computed once
         and every distinct parent set of a variable is a row of one matrix product.
-
-        Args:
-            graphs: ``graphs[k, i, j]`` is True where i is a parent of j, shape (K, p, p).
-            rows: Positions of the rows, shape (B,).
-
-        Returns:
-            Shape (K, p).
         """
         p, batch = self._regimes.n_variables, len(rows)
         sets, which = distinct_parent_sets(graphs)
@@ -170,14 +138,10 @@ class Mechanisms:
 
 
 def distinct_parent_sets(graphs: Tensor) -> tuple[Tensor, Tensor]:
-    """Finds the distinct parent sets that each variable has in some graphs.
+    """Finds the distinct parent sets that each variable has in some graphs, shape (K, p, p).
 
-    Args:
-        graphs: Shape (K, p, p).
-
-    Returns:
-        The sets, bool of shape (p, U, p) padded by empty sets to the largest number U of any
-        variable, and which of them each graph has, shape (p, K).
+    They have shape (p, U, p), padded by empty sets to the largest number U of any variable; which
+    of them each graph has comes with them, shape (p, K).
     """
     n_graphs, p, _ = graphs.shape
     parents = graphs.permute(2, 0, 1)

@@ -12,9 +12,8 @@ from torch import Tensor
 from cipherdag.arrays import FloatMatrix
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import DENSITIES, Dcdi
-from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco
+from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco, learn_sdi
 from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
-from cipherdag.sites.compute.beliefs.sdi import learn_sdi
 
 DENSE = 0.95
 """Initial edge probability of DCDI: from below, edges that gain only jointly are lost at once."""
@@ -31,21 +30,12 @@ def learn_belief(
     sampled: bool,
     perfect: bool = True,
 ) -> FloatMatrix:
-    """Runs one round of a local method.
+    """Runs one round of a local method; returns the new psi, (p, p), zero on the diagonal.
 
-    Args:
-        method: ``enco``, ``sdi``, ``dcdi-g`` or ``dcdi-dsf``.
-        regimes: The site's data.
-        prior: psi of the last round, shape (p, p); None in the first.
-        training: Hyperparameters.
-        generator: Source of randomness, on the CPU.
-        prior_weight: lambda_prior of Eq. 2.
-        sampled: Start from a draw of Ber(psi), at 0.75 where it is 1 and 0.25 where it is 0, so
-            that training can reverse it, instead of from psi.
-        perfect: Whether interventions are perfect; DCDI alone models imperfect ones.
-
-    Returns:
-        The site's new psi, shape (p, p), zero on the diagonal.
+    ``prior`` is the psi of the last round, None in the first, and ``prior_weight`` the lambda_prior
+    of Eq. 2. Where ``sampled``, it starts from a draw of Ber(psi), at 0.75 where it is 1 and 0.25
+    where it is 0, so that training can reverse it, instead of from psi. DCDI alone models imperfect
+    interventions.
     """
     device = regimes.feature_values.device
     p = regimes.n_variables
@@ -84,14 +74,7 @@ def learn_logits(
 ) -> FloatMatrix:
     """Runs one round of ENCO from logits to logits, as the published program does.
 
-    Args:
-        regimes: The site's data.
-        prior: gamma and theta of the last round, shape (2, p, p); None in the first.
-        training: Hyperparameters.
-        generator: Source of randomness, on the CPU.
-
-    Returns:
-        gamma and theta, shape (2, p, p), zero on the diagonals.
+    Both are gamma and theta, shape (2, p, p), zero on the diagonals; None before the first round.
     """
     device = regimes.feature_values.device
     p = regimes.n_variables

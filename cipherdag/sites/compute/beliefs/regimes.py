@@ -7,6 +7,7 @@ regime of fewer rows than the smallest count that may be disclosed.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from torch.nn import functional
 
 from cipherdag.errors import TooFewRowsError
 from cipherdag.sites.compute.device import Device
-from cipherdag.sites.compute.left_out import log_few
+
+log = logging.getLogger("cipherdag.site")
 
 LEAST_SPREAD = 1e-8
 LEAST_BELIEF = 0.01
@@ -31,12 +33,7 @@ FLOW_LAYERS, FLOW_UNITS = 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """A density is a parametric distribution of one continuous variable.
-
-    Attributes:
-        width: Number of its parameters.
-        nll: Negative log-density of values of shape (...) given parameters (..., width), in nats.
-    """
+    """A density of a continuous variable: -ln of values, (...), by parameters, (..., width)."""
 
     width: int
     nll: Callable[[Tensor, Tensor], Tensor]
@@ -54,10 +51,8 @@ def flow_nll(values: Tensor, parameters: Tensor) -> Tensor:
 
     This is the deep sigmoidal flow of Huang, Krueger, Lacoste and Courville, ICML 2018.
 
-    Args:
-        values: x, shape (...).
-        parameters: For every layer the slopes before softplus, the offsets b, and the weights
-            before softmax, each of `FLOW_UNITS`, shape (..., 3 layers units).
+    ``parameters`` have for every layer the slopes before softplus, the offsets b, and the weights
+    before softmax, each of `FLOW_UNITS`, shape (..., 3 layers units).
     """
     log_slope = torch.zeros_like(values)
     layers = parameters.reshape(*parameters.shape[:-1], FLOW_LAYERS, 3, FLOW_UNITS)
@@ -115,14 +110,9 @@ class Regimes:
         device: Device,
         least: int = 1,
     ) -> Regimes:
-        """Groups the complete rows of a table by regime.
+        """Groups the complete rows of a table by regime; of interventions those of ``least`` rows.
 
-        Args:
-            cells: Codes of categories and numbers, shape (n, p), NaN where missing.
-            cardinalities: Categories of every variable; 0 for a continuous one.
-            interventions: Whether a row's variable was intervened on, shape (n, p); None if none.
-            device: Device of the tensors.
-            least: Fewest rows of a regime with interventions; smaller ones are left out.
+        Cells are codes and numbers, shape (n, p), NaN where missing.
 
         Raises:
             TooFewRowsError: Fewer than two whole rows are observational.
@@ -148,7 +138,13 @@ class Regimes:
         kinds, which = np.unique(targets[manipulated], axis=0, return_inverse=True)
         rows = [manipulated[which.ravel() == kind] for kind in range(len(kinds))]
         enough = [len(positions) >= least for positions in rows]
-        log_few([len(positions) for positions in rows if len(positions) < least])
+        if few := [len(positions) for positions in rows if len(positions) < least]:
+            log.warning(
+                "%d experiments have fewer rows than min_cell_size, %d in all; beliefs leave them "
+                "out",
+                len(few),
+                sum(few),
+            )
         return cls(
             feature_index=_int64(first + np.where(continuous, 0, cells), device),
             feature_values=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),
@@ -203,16 +199,9 @@ class Regimes:
         return whole.scatter_(1, self.feature_index[batch], self.feature_values[batch])
 
     def nll(self, outputs: Tensor, batch: Tensor, density: Density = NORMAL) -> Tensor:
-        """Computes the negative log-likelihood of every variable's value.
+        """Computes negative log-likelihoods, (p, M B), of a batch of B rows repeated M times.
 
-        Args:
-            outputs: Outputs of every variable's network, shape (p, M B, n_outputs), for the batch
-                repeated M times.
-            batch: Positions of the rows, shape (B,).
-            density: Density of continuous variables.
-
-        Returns:
-            Shape (p, M B), of a category, or of a continuous value under the density.
+        ``outputs`` are those of every variable's network, shape (p, M B, n_outputs).
         """
         repeats = outputs.shape[1] // len(batch)
         values = self.feature_values[batch].T.repeat(1, repeats)

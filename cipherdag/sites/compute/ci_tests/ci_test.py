@@ -51,14 +51,7 @@ class CITestResult:
 
 
 class ColumnData(Protocol):
-    """What a test needs of a site's table; `cipherdag.sites.table.site_table` has such tables.
-
-    Attributes:
-        codes: Codes, shape (n, p), where all columns are discrete.
-        cardinalities: Number of categories of every variable, 0 for a number.
-        ordered: Variables with three or more categories in an order.
-        rows: Number of rows, n.
-    """
+    """What a test needs of a site's table, which knows of databases and their passwords."""
 
     @property
     def codes(self) -> NDArray[np.integer] | None: ...  # noqa: D102
@@ -87,23 +80,14 @@ class CITest(Protocol):
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """Tests x[b] against y[b] given the variables given[b], for every b.
 
-        Args:
-            x: Positions, shape (B,).
-            y: Positions, shape (B,), x[b] != y[b].
-            given: Positions, shape (B, l): one conditioning size l per call; l may be 0. No
-                repeats and neither x[b] nor y[b] within a row. Order does not matter.
+        Positions x and y have shape (B,), and ``given`` (B, l): one conditioning size l per call,
+        in any order, without repeats and without x[b] or y[b].
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TestBatch:
-    """A batch holds B tests in canonical form: x < y, and every conditioning set is ascending.
-
-    Attributes:
-        x: Smaller positions, shape (B,).
-        y: Larger positions, shape (B,).
-        given: Ascending positions, shape (B, l).
-    """
+    """A batch holds B tests in canonical form: x < y, (B,) each, and ascending sets, (B, l)."""
 
     __test__ = False  # pytest takes every class named Test... for a test case
 
@@ -130,9 +114,7 @@ class CachedCITest(ABC):
     Outcomes are functions of the test alone, so the cache changes the time that a batch takes and
     nothing else.
 
-    Args:
-        n_variables: Number of variables, addressed by position 0..n_variables-1.
-        cache_bytes: Size at which the cache is emptied; None caches nothing.
+    ``cache_bytes`` None caches nothing.
     """
 
     def __init__(self, n_variables: int, *, cache_bytes: int | None) -> None:
@@ -146,12 +128,7 @@ class CachedCITest(ABC):
         """Makes the test of a site's table that ``spec`` asks for, computed as ``name``."""
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
-        """See `CITest.evaluate`.
-
-        Raises:
-            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-                occurs twice in one test.
-        """
+        """See `CITest.evaluate`; raises as `canonical`."""
         tests = canonical(x, y, given, n_variables=self.n_variables)
         if self._cache_bytes is None or not len(tests):
             return CITestResult.of(self._compute(tests))
@@ -198,12 +175,6 @@ def ci_test_class(name: str) -> type[CachedCITest]:
 def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:
     """Brings a batch of tests into canonical form.
 
-    Args:
-        x: Positions, shape (B,).
-        y: Positions, shape (B,).
-        given: Positions, shape (B, l).
-        n_variables: Positions lie in 0..n_variables-1.
-
     Raises:
         ParameterError: Shapes or types do not fit, a position is out of range, or a variable
             occurs twice in one test.
@@ -232,10 +203,7 @@ def _positions(values: IndexArray, n_variables: int) -> IndexArray:
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:
-    """Refuses a matrix that no test of continuous data takes.
-
-    Args:
-        values: Numbers, shape (n, p); NaN where missing.
+    """Refuses a matrix, shape (n, p), that no test of continuous data takes.
 
     Raises:
         ParameterError: Not a float64 matrix with a row and a column.
@@ -248,22 +216,14 @@ def check_numbers(values: NDArray[np.float64]) -> None:
 
 
 def half(memory_bytes: int) -> int:
-    """Returns half of the memory of a test: batches have one half and the cache the other.
-
-    Raises:
-        ParameterError: There is none.
-    """
+    """Returns half of a test's memory, for batches and for the cache; ParameterError if none."""
     if memory_bytes <= 0:
         raise ParameterError("memory_bytes must be positive")
     return memory_bytes // 2
 
 
 def not_done(rows: IndexArray) -> FloatMatrix:
-    """Returns the outcomes of tests that could not be done, shape (B, N_COLUMNS).
-
-    Args:
-        rows: The rows of each test, shape (B,).
-    """
+    """Returns outcomes of tests of so many rows that were not done, shape (B, N_COLUMNS)."""
     outcomes = np.full((N_COLUMNS, len(rows)), np.nan).T  # `CITestResult.of` wants them by column
     outcomes[:, 4] = rows
     return outcomes

@@ -25,14 +25,9 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.counting.counter import (
-    MAX_CELLS,
-    MAX_CODE,
-    DiscreteColumns,
-    PairCounts,
-)
+from cipherdag.sites.compute.counter import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
-from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
+from cipherdag.sites.compute.noise import Renamed, first_met, rows_digest
 from cipherdag.statistics.array_functions import Array, host
 from cipherdag.statistics.contingency import (
     GSquared,
@@ -71,17 +66,10 @@ class DiscreteTest(CachedCITest):
     Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
     Agresti, Categorical Data Analysis, section 3.2, for the statistics.
 
-    Args:
-        codes: Integer codes, shape (n, p); -1 (or any negative code) where missing. A variable
-            has as many levels as its highest code in these rows + 1.
-        statistic: ``g2`` or ``pearson``.
-        dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
-        min_rows_per_cell: Rows that a test needs per cell of its table.
-        constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
-            the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch by
-            its free memory.
+    Codes have shape (n, p), -1 (or any negative code) where missing; a variable has as many levels
+    as its highest code in these rows + 1. Degrees of freedom that are ``plain`` are (r - 1)(c - 1)
+    times the levels of the set; with ``untestable`` the p-value is NaN wherever x or y has one
+    value only. Memory is divided as that of `FisherZTest`.
 
     Raises:
         ParameterError: Codes are not an integer matrix with a row and a column, a code is larger

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,7 @@ from cipherdag.statistics.array_functions import (
     like,
 )
 from cipherdag.statistics.outcome_cache import position_keys
-from cipherdag.statistics.partial_correlation import (
-    correlation_matrices,
-    fisher_z,
-    partial_correlation,
-)
+from cipherdag.statistics.p_values import correlation_matrices, fisher_z, partial_correlation
 
 BYTES_PER_ELEMENT = 40
 # A column is constant if its deviation is within this many roundings of its largest value.
@@ -60,30 +56,15 @@ PANEL = 1024
 """Columns whose correlations with all later ones are computed at a time for the triangle."""
 
 
-class Correlations(Protocol):
-    """One or more correlation matrices give the submatrices that tests need."""
-
-    def among(self, columns: Array, base: Array) -> Array:
-        """Gathers the correlations of columns[:, b], shape (k, B), with one another, (k, k, B).
-
-        ``base`` is the index at which the matrix of every b starts, shape (B,).
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class FullMatrices:
-    """Full correlation matrices store every entry, each off-diagonal one twice.
-
-    Attributes:
-        entries: Matrices one after the other, by rows, flat.
-        side: Rows of each.
-    """
+    """Full correlation matrices of so many rows, one after the other, flat, store every entry."""
 
     entries: Array
     side: int
 
     def among(self, columns: Array, base: Array) -> Array:
-        """See `Correlations.among`."""
+        """Gathers those of columns, (k, B), in the matrices that start at ``base``, (k, k, B)."""
         index = columns[:, None] * self.side + (columns + base)
         return self.entries[index]
 
@@ -101,7 +82,7 @@ class PackedMatrix:
     starts: Array
 
     def among(self, columns: Array, base: Array) -> Array:
-        """See `Correlations.among`; it stores one matrix only."""
+        """Gathers the same; it stores one matrix only."""
         del base
         xp = functions_of(columns)
         smaller = xp.minimum(columns[:, None], columns)
@@ -109,15 +90,13 @@ class PackedMatrix:
         return self.entries[index]
 
 
+Correlations = FullMatrices | PackedMatrix
+"""They give the submatrices that tests need."""
+
+
 @dataclass(frozen=True, slots=True)
 class StandardColumns:
-    """A site's columns are scaled by their largest magnitude and shifted by an observed value.
-
-    Attributes:
-        values: Shape (n, p).
-        scale: The largest magnitude of every column, shape (p,).
-        origin: Value subtracted from every column in that unit, shape (p,).
-    """
+    """A site's columns, (n, p), are divided by their largest magnitude and shifted by a value."""
 
     values: NDArray[np.float64]
     scale: FloatVector
@@ -140,13 +119,7 @@ class StandardColumns:
 def correlations_of(
     columns: StandardColumns, incomplete: BoolVector, device: Device
 ) -> Correlations:
-    """Computes the correlations of all complete columns; entries of the others are not to be read.
-
-    Args:
-        columns: The columns.
-        incomplete: Which have missing values, shape (p,).
-        device: Device on which they are computed and stored.
-    """
+    """Computes the correlations of complete columns; entries of others are not to be read."""
     complete = np.flatnonzero(~incomplete)
     if len(incomplete) > FULL_UP_TO:
         return _packed(columns, complete, device)
@@ -206,13 +179,10 @@ class FisherZTest(CachedCITest):
 
     Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
 
-    Args:
-        values: Numbers, float64 of shape (n, p); NaN where missing.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
-            the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch by
-            its free memory. The correlations come on top: 8 p**2 bytes,
-            and half as many where variables are more than `FULL_UP_TO`.
+    Values have shape (n, p), NaN where missing. Half of the memory bounds a batch, unless one test
+    needs more; the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch
+    by its free memory. The correlations come on top: 8 p**2 bytes, and half as many where variables
+    are more than `FULL_UP_TO`.
 
     Raises:
         ParameterError: Values are not a float64 matrix with a row and a column, or another
@@ -221,11 +191,7 @@ class FisherZTest(CachedCITest):
     """
 
     def __init__(
-        self,
-        values: NDArray[np.float64],
-        *,
-        device: str = "cpu",
-        memory_bytes: int | None = None,
+        self, values: NDArray[np.float64], *, device: str = "cpu", memory_bytes: int | None = None
     ) -> None:
         check_numbers(values)
         memory = half(DEFAULT_MEMORY if memory_bytes is None else memory_bytes)

@@ -31,8 +31,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     not_done,
 )
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
-from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
-from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
+from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels, KernelMoments
 from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, resolve_device
 
 MEMORY = 512 * 2**20
@@ -61,14 +60,9 @@ class KernelTest(CachedCITest):
     The degrees of freedom of its evidence are twice the shape of the gamma distribution, the
     dependence is the statistic per row.
 
-    Args:
-        values: Numbers, float64 of shape (n, p); NaN where missing.
-        max_rows: Most rows of a test, 10 to 20000; time grows with its square to its cube.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        memory_bytes: Bounds the kernel matrices of a batch, unless one test needs more; None for
-            512 MiB, or on a card a part of its free memory.
-        full_matrices: Multiply full matrices on a CPU too: p-values agree within 1e-6, several
-            times slower.
+    Values have shape (n, p), NaN where missing, and ``max_rows``, 10 to 20000, costs time with its
+    square to its cube. Memory, 512 MiB or a part of a card's free one, bounds a batch unless one
+    test needs more. Full matrices on a CPU agree within 1e-6, several times slower.
 
     Raises:
         ParameterError: Values are not a float64 matrix with a row and a column, or another

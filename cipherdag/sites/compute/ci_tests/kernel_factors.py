@@ -1,30 +1,44 @@
 """Low-rank factors of kernel matrices give the moments of kernel tests on a CPU.
 
-The kernel matrix K_y of one variable is L L^T up to rounding, with L of few columns, and its
-residual after a regression is F F^T, with F the residual of L (`kernel_regression`). Without Z both
-kernels are such factors: the statistic is the squared Frobenius norm of L_x^T L_y, and no n x n
-matrix is multiplied. Given Z, the matrices of a set are computed once for each x and each y, and
-the sums over the elementwise products of all pairs are one matrix product.
+A kernel matrix of n rows in few variables has, up to rounding, a rank r far below n: it is L L^T
+with L from a pivoted Cholesky decomposition, of shape (n, r). With the columns of L_z centred
+and C C^T = L_z^T L_z + e I, the matrix Q of the columns of L_z C^-T and of 1 / sqrt(n) regresses
+and centres at once: R H = I - Q Q^T, with R = e (K_Z + e I)^-1 and the centring H. Then
 
-Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
+    R H K H R = K - U Q^T - Q U^T,  U = K Q - Q (Q^T K Q) / 2,
+
+4 n r (n + r) operations instead of 4 n^3. Where r > n / 2, R H itself is multiplied. Without Z the
+statistic is the squared Frobenius norm of L_x^T L_y. Given Z, the matrices of a set are computed
+once for each x and each y, and the sums over the elementwise products of all pairs are one product.
+
+Sources: Zhang, Peters, Janzing and Schoelkopf, UAI 2011, and the authors' program; Fine and
+Scheinberg, JMLR 2 (2001) (kernel matrices by pivoted Cholesky decomposition).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.sites.compute.ci_tests.kernel_regression import (
-    KernelRegression,
-    centred_factor,
-    regression_on,
-)
-from cipherdag.sites.compute.ci_tests.kernels import SCALE_OF_Z, inverse_square_width, tiles
 
+RIDGE = 1e-3
+"""Ridge penalty (epsilon in the paper) of the kernel ridge regression on Z."""
+SCALE_OF_Z = 0.5
+"""Factor by which Z is scaled in the kernel of x and Z together."""
+WIDTHS = {"marginal": (0.8, 0.5, 0.3), "conditional": (1.2, 0.7, 0.4)}
+"""Bandwidths in standard deviations for fewer than 200, fewer than 1200, and more rows."""
+WIDTH_ROWS = (200, 1200)
+TOLERANCE_OF_Z = 1e-11
+"""Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
+WORTHWHILE = 0.5
+"""Largest r / n for which the low-rank regression is used."""
+STRIPS = 4
 TOLERANCE = 1e-13
 """Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""
 CACHE_MEMORY = 32 * 2**20
@@ -35,13 +49,136 @@ MOST_OF_A_SIDE = 64
 FACTORS_OF_TILE = 16
 
 
-class FactoredKernels:
-    """Computes kernel statistics over the columns of one table from low-rank factors.
+class KernelMoments(Protocol):
+    """Interface: computes test statistics and their null moments from one table's kernel matrices.
 
-    Args:
-        columns: Standardised, shape (k, n).
-        memory_bytes: Bounds the matrices of a batch, unless one test needs more.
+    Without Z, sum(K_x * K_y) has mean tr(K_x) tr(K_y) / n and variance 2 |K_x|^2 |K_y|^2 / n^2, of
+    centred kernel matrices. Given Z, with P the elementwise product of R K_x R and R K_y R, sum(P)
+    has mean tr(P) and variance 2 |P|^2. Norms are Frobenius norms (Zhang et al., section 3.4).
     """
+
+    def moments(self, order: IndexArray) -> FloatMatrix:
+        """Computes statistics, null means and variances of tests (x, y, z1, ...), shape (3, B)."""
+
+
+def inverse_square_width(kind: Literal["marginal", "conditional"], n_rows: int) -> float:
+    """Returns 1 / w^2, with w the kernel bandwidth for ``n_rows`` rows."""
+    return float(WIDTHS[kind][int(np.searchsorted(WIDTH_ROWS, n_rows, side="right"))] ** -2)
+
+
+def tiles(pairs: IndexArray, side: int) -> Iterator[IndexArray]:
+    """Yields the indices of the pairs (x, y) in each tile of at most so many values a side."""
+    _, tile = np.unique(pairs // max(side, 1), axis=0, return_inverse=True)
+    tile = tile.ravel()
+    for number in range(int(tile.max()) + 1):
+        yield np.flatnonzero(tile == number)
+
+
+@dataclass(frozen=True, slots=True)
+class FactoredRegression:
+    """A low-rank regression computes residuals by I - Q Q^T, with Q of shape (n, r + 1)."""
+
+    explained: FloatMatrix
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of its matrix."""
+        return self.explained.nbytes
+
+    def regress(self, kernel: FloatMatrix) -> None:
+        """Replaces the upper triangle of a kernel matrix K by that of R H K H R."""
+        from scipy.linalg.blas import dsyr2k
+
+        left = kernel @ self.explained
+        left -= self.explained @ (0.5 * (self.explained.T @ left))
+        transposed = self.explained.T
+        dsyr2k(-1.0, left.T, transposed, 1.0, kernel.T, trans=1, lower=1, overwrite_c=1)
+
+    def residual_of(self, factor: FloatMatrix) -> FloatMatrix:
+        """Computes R H F of a factor F, (n, r), of K: the residual R H K H R is its Gram matrix."""
+        return factor - self.explained @ (self.explained.T @ factor)
+
+
+@dataclass(frozen=True, slots=True)
+class FullRegression:
+    """A full-rank regression computes residuals by the matrix R H, symmetric, shape (n, n)."""
+
+    residual: FloatMatrix
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes of its matrix."""
+        return self.residual.nbytes
+
+    def regress(self, kernel: FloatMatrix) -> None:
+        """Replaces the upper triangle of a kernel matrix K by that of R H K H R."""
+        n_rows = len(kernel)
+        half = kernel @ self.residual
+        for start, stop in pairwise(n_rows * strip // STRIPS for strip in range(STRIPS + 1)):
+            kernel[start:stop, start:] = self.residual[start:stop] @ half[:, start:]
+
+    def residual_of(self, factor: FloatMatrix) -> FloatMatrix:
+        """Computes R H F of a factor F, (n, r), of K: the residual R H K H R is its Gram matrix."""
+        return self.residual @ factor
+
+
+KernelRegression = FactoredRegression | FullRegression
+"""A kernel ridge regression on Z, with a low-rank or a full kernel matrix."""
+
+
+def regression_on(exponent: FloatMatrix) -> KernelRegression:
+    """Makes the regression on Z, whose kernel matrix is exp(exponent), shape (n, n)."""
+    n_rows = len(exponent)
+    factor = centred_factor(np.exp(exponent), TOLERANCE_OF_Z)
+    if factor.shape[1] <= WORTHWHILE * n_rows:
+        return FactoredRegression(_explained(factor))
+    return FullRegression(_residual(np.exp(exponent)))
+
+
+def centred_factor(kernel: FloatMatrix, tolerance: float) -> FloatMatrix:
+    """Decomposes a kernel matrix, diagonal 1, into L L^T with L centred, overwriting it."""
+    from scipy.linalg.lapack import dpstrf
+
+    packed, pivots, rank, _ = dpstrf(kernel.T, tol=tolerance, lower=1, overwrite_a=1)
+    factor = np.empty((len(kernel), rank))
+    factor[pivots - 1] = np.tril(packed[:, :rank])
+    factor -= factor.mean(axis=0)
+    return factor
+
+
+def _explained(factor: FloatMatrix) -> FloatMatrix:
+    """Computes Q, shape (n, r + 1), from the centred factor of K_Z, shape (n, r)."""
+    from scipy.linalg import cholesky
+    from scipy.linalg.blas import dtrsm
+
+    n_rows, rank = factor.shape
+    inner = factor.T @ factor
+    inner[np.diag_indices(rank)] += RIDGE
+    explained = np.empty((n_rows, rank + 1))
+    explained[:, :rank] = dtrsm(1.0, cholesky(inner, lower=True), factor.T, lower=1).T
+    explained[:, rank] = n_rows**-0.5
+    return explained
+
+
+def _residual(kernel: FloatMatrix) -> FloatMatrix:
+    """Computes R H = e (H K_Z H + e I)^-1 - 1 1^T / n from K_Z, overwriting it."""
+    from scipy.linalg import cholesky
+    from scipy.linalg.lapack import dpotri
+
+    mean = kernel.mean(axis=0)
+    kernel -= mean
+    kernel -= mean[:, None] - mean.mean()
+    kernel[np.diag_indices(len(kernel))] += RIDGE
+    inverse, _ = dpotri(cholesky(kernel.T, lower=True, overwrite_a=True), lower=1, overwrite_c=1)
+    residual: FloatMatrix = np.tril(inverse)
+    residual += np.tril(inverse, -1).T
+    residual *= RIDGE
+    residual -= 1.0 / len(residual)
+    return residual
+
+
+class FactoredKernels:
+    """Computes kernel statistics over standardised columns of one table from low-rank factors."""
 
     def __init__(self, columns: FloatMatrix, *, memory_bytes: int) -> None:
         self._columns = columns
@@ -121,11 +258,7 @@ V = TypeVar("V", bound="FloatMatrix | KernelRegression")
 
 
 class Recent(Generic[K, V]):
-    """Caches the most recently used values, as many as the memory holds.
-
-    Args:
-        memory_bytes: Bound on them.
-    """
+    """Caches the most recently used values, as many as the memory holds."""
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory = memory_bytes

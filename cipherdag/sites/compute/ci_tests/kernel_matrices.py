@@ -15,18 +15,18 @@ import numpy as np
 import torch
 
 from cipherdag.arrays import FloatMatrix, IndexArray
-from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SCALE_OF_Z, inverse_square_width, tiles
+from cipherdag.sites.compute.ci_tests.kernel_factors import (
+    RIDGE,
+    SCALE_OF_Z,
+    inverse_square_width,
+    tiles,
+)
 
 PARTS_PER_MATRIX = 4  # a kernel matrix and the temporary ones of its computation
 
 
 class FullKernels:
-    """Computes kernel statistics over the columns of one table from full kernel matrices.
-
-    Args:
-        columns: Standardised, shape (k, n).
-        memory_bytes: Bounds the matrices of a batch, unless one test needs more.
-    """
+    """Computes kernel statistics over standardised columns from full kernel matrices."""
 
     def __init__(self, columns: torch.Tensor, *, memory_bytes: int) -> None:
         self._columns = columns

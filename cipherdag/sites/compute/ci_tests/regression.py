@@ -21,8 +21,8 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     not_done,
 )
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, PROCESSOR, Device, resolve_device
-from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.steps import site_fit, whole_step
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.steps import site_fit, whole_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, likelihood_ratio
 from cipherdag.statistics.regression_models import Regression, nested_models, too_large
@@ -36,12 +36,7 @@ class RegressionTest(CachedCITest):
     value in one of a test's variables are left out of that test. A test with more than 4096
     coefficients is not done: its number of rows is 0.
 
-    Args:
-        categories: Number of categories of every variable, 0 for a continuous one.
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-        ordered: Variables with three or more categories in an order.
-        fewest: Rows per coefficient below which a test is not done.
-        device: Where to compute.
+    With fewer than ``fewest`` rows per coefficient a test is not done either.
     """
 
     def __init__(

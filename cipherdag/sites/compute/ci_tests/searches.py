@@ -27,12 +27,7 @@ PART = 512
 
 @dataclass(frozen=True, slots=True)
 class LayerOutcome:
-    """A layer's tests remove edges, and may have been possible for some edges only.
-
-    Attributes:
-        remaining: Symmetric adjacency, shape (p, p), without the edges that a test removes.
-        tested: Edges of which at least one test could be done, shape (p, p), symmetric.
-    """
+    """The edges that a layer leaves, and those of which a test could be done, symmetric, (p, p)."""
 
     remaining: BoolMatrix
     tested: BoolMatrix
@@ -41,14 +36,8 @@ class LayerOutcome:
 def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> LayerOutcome:
     """Tests one layer of PC-stable, whose neighbourhoods are those at the layer's start.
 
-    Args:
-        test: Test over the site's data.
-        skeleton: Symmetric adjacency at the start, shape (p, p).
-        layer: Size of the conditioning sets.
-        alpha: Independent iff p > alpha.
-
-    Returns:
-        The outcome, independent of the order of the variables.
+    The skeleton, symmetric of shape (p, p), is that at the start; x and y are independent iff p >
+    alpha. The outcome does not depend on the order of the variables.
     """
     remaining, tested = skeleton.copy(), np.zeros_like(skeleton)
     start = 0

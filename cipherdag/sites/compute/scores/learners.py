@@ -30,11 +30,7 @@ LEAST_IMPROVEMENT = 1e-9  # a smaller one is rounding
 
 
 def best_graph(scores: LocalScores, learner: Learner) -> Dag:
-    """Learns a graph by the named algorithm.
-
-    Raises:
-        ParameterError: ``exact`` for more than 10 variables.
-    """
+    """Learns a graph by the named algorithm; raises as `exact_search`."""
     if learner == "exact":
         return exact_search(scores)
     if learner == "hill-climbing":
@@ -113,13 +109,6 @@ def greedy_equivalence_search(scores: LocalScores, start: Dag | None = None) -> 
 
     A score that differs within an equivalence class (spline MDL) makes it a heuristic, which
     terminates because every step lowers the score of the current DAG.
-
-    Args:
-        scores: Family scores, smaller is better.
-        start: Initial graph; the empty one by default.
-
-    Returns:
-        The best DAG of the search.
     """
     dag = start or empty_dag(scores.n_variables)
     idle = 0

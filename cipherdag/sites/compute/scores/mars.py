@@ -34,13 +34,7 @@ class Hinge:
 
 @dataclass(frozen=True, slots=True)
 class Spline:
-    """A fitted spline sums products of hinges; the empty product (the intercept) comes first.
-
-    Attributes:
-        terms: The factors of every term.
-        coefficients: One per term.
-        sse: Sum of squared residuals.
-    """
+    """Products of hinges, the empty one first, their coefficients, and the squared residuals."""
 
     terms: tuple[tuple[Hinge, ...], ...]
     coefficients: tuple[float, ...]
@@ -54,11 +48,8 @@ class Knots:
     Rows are sorted by the column and cut into J buckets of s rows; bucket j holds the rows beyond
     knot j and not beyond knot j + 1.
 
-    Attributes:
-        cuts: Values, shape (p, J).
-        usable: Whether the knot is far enough from the ends, shape (J,).
-        rows: Row indices, arbitrary where a bucket is not full, shape (p, s, J).
-        weight: 1, or 0 where a bucket is not full, shape (s, J).
+    ``usable`` knots, (J,), are far enough from the ends. Rows, (p, s, J), are arbitrary where a
+    bucket is not full, and its weight, (s, J), is 0.
     """
 
     cuts: Tensor
@@ -88,17 +79,7 @@ def make_knots(columns: Tensor, n_predictors: int) -> Knots:
 
 
 def fit_splines(x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> list[Spline]:
-    """Fits F regressions on k variables each.
-
-    Args:
-        x: Columns of all variables, shape (p, n).
-        y: Targets, shape (F, n).
-        knots: Knots of all variables.
-        predictors: Positions of every regression's variables, shape (F, k).
-
-    Returns:
-        The pruned splines.
-    """
+    """Fits and prunes F regressions of y, (F, n), on k variables each, positions (F, k)."""
     growth = _Growth(x, y, knots, predictors)
     while growth.grow():
         pass

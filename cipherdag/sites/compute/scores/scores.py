@@ -20,13 +20,8 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
-from cipherdag.sites.compute.device import (
-    IN_CACHE,
-    most_elements,
-    placed,
-    resolve_device,
-)
-from cipherdag.sites.compute.left_out import log_left_out
+from cipherdag.sites.compute.device import IN_CACHE, most_elements, placed, resolve_device
+from cipherdag.sites.compute.rows import log_left_out
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -64,11 +59,8 @@ class FamilyScore(Protocol):
 class LocalScores:
     """Caches a family score, so that every family is computed once.
 
-    Args:
-        score: Computes the families that are not cached, in one batch.
-        spend: Called with the number of families about to be computed; may refuse.
-        disclosed_bits: Regrets are disclosed on a grid of 2**-disclosed_bits or coarser; None: on
-            the grid that a question asks for.
+    ``spend`` is called with the number of families about to be computed, and may refuse. Regrets
+    are disclosed on a grid of 2**-disclosed_bits or coarser; None: as a question asks.
     """
 
     def __init__(
@@ -116,10 +108,7 @@ class GaussianBic:
     s2 is the residual variance over the variable's variance, so standardising the data changes
     nothing; it does not fall below 1e-12. A constant variable has s2 = 1 and explains nothing.
 
-    Args:
-        values: Shape (n, p); rows with a NaN are left out.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        noise: Noise of log likelihoods; None for none.
+    Rows with a NaN are left out.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
@@ -164,11 +153,7 @@ class DiscreteBic:
 
     Configurations are all combinations of the parents' declared levels, seen or not.
 
-    Args:
-        codes: Shape (n, p), from 0; rows with a -1 are left out.
-        levels: Declared number of categories of every variable, shape (p,).
-        device: ``cpu``, ``cuda`` or ``auto``.
-        noise: Noise of log likelihoods; None for none.
+    Rows with a -1 are left out.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
@@ -252,11 +237,8 @@ def _family_noise(
 
     A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs.
 
-    Args:
-        noise: Noise of the likelihood of a set; that of the empty set is exactly 0.
-        n_parents: Number of parents of all these families.
-        parents: Log likelihoods of the families' parents.
-        both: Log likelihoods of parents and variable together.
+    A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs. That
+    of the empty set has no noise.
     """
     return (noise(parents) if n_parents else 0.0) - noise(both)
 

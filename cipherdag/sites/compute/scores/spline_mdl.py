@@ -18,7 +18,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Family
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.left_out import log_left_out
+from cipherdag.sites.compute.rows import log_left_out
 from cipherdag.sites.compute.scores.mars import Knots, Spline, fit_splines, make_knots
 from cipherdag.sites.compute.scores.scores import Noise, by_size, standardised
 
@@ -33,10 +33,7 @@ CHUNK_ELEMENTS = 1 << 16
 class SplineMdl:
     """Computes description lengths of variables given their parents by splines of degree 2.
 
-    Args:
-        values: Shape (n, p); rows with a NaN are left out; columns are standardised.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        noise: Noise of the residuals' likelihood in nats; None for none.
+    Rows with a NaN are left out, columns standardised; noise is in nats.
 
     Raises:
         TooFewRowsError: Fewer than ten complete rows.

@@ -1,1 +1,0 @@
-"""Curves, heat maps, forest plots and tables that reports show."""

@@ -1,1 +1,0 @@
-"""Contingency tables of a site's discrete columns are counted here."""

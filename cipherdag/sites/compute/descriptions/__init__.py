@@ -1,0 +1,1 @@
+"""Shares, counts and sums of single columns, under the threshold rule."""

@@ -1,0 +1,1 @@
+"""Likelihoods, estimating functions and their derivatives, summed over a site's rows."""

@@ -1,0 +1,247 @@
+"""A site's answer to `EffectSums`: of all rows, the site alone, incomplete rows, or changed rows.
+
+Changed rows try to refute an effect: a permuted treatment, a random cause, a group left out at a
+time. How rows are changed follows from all of them, so only who knows them all can tell.
+
+Sources: Sharma and Kiciman, "DoWhy: an end-to-end library for causal inference", arXiv:2011.04216
+(placebo, random cause, subsets); Efron and Tibshirani, An Introduction to the Bootstrap (1993),
+chapter 11 (a group left out at a time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.effect.estimating import Estimation
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.findings.effect import AdjustedEffect
+from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
+from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
+from cipherdag.sites.compute.device import Device
+from cipherdag.sites.compute.models.estimating_functions import summed_functions
+from cipherdag.sites.compute.noise import VARIANCE_JITTER, CellKeys
+from cipherdag.sites.compute.rows import Rows
+
+HEAVIEST = 2.0**30
+FARTHEST = 2.0**15
+"""A weight, and an effect in common units, beyond which a site does not contribute its own."""
+EFFECT_NOISE_SE = 0.25
+"""Standard errors by which a site that restricts small counts perturbs a number at most.
+
+Exact effects over three sites, of two categories each, have one solution in whole numbers: tables
+of the sites.
+"""
+ROWS_PER_COEFFICIENT = 4
+"""Of every arm in every fold: sums of fewer rows at each step of a model have few solutions."""
+LEAST_CHANCE = 2.0**-53
+"""Of a standard normal number to be smaller, so that all are finite."""
+
+
+def effect_answer(
+    question: EffectSums, rows: Rows, *, min_cell_size: int, blur: CellKeys, device: Device
+) -> FloatVector:
+    """The answer to `EffectSums`.
+
+    Where small counts may not leave, rows that miss any value are left out, so that two questions
+    are of the same ones, and ``blur`` perturbs the effect that they determine alone; by it the rows
+    are changed. In the stage `Missing` the rows are all of the site.
+    """
+    if isinstance(question.stage, Missing):
+        return _missing(question, rows, min_cell_size, blur)
+    restricted = min_cell_size > 1
+    if rows.values is not None and restricted:
+        rows = rows.take(rows.complete(v for v, size in enumerate(rows.categories) if not size))
+    if restricted and _smallest_cell(question, rows) < min_cell_size:
+        return np.zeros(question.n_values)
+    if restricted and question.site_effect:
+        # exact sums within three sites have one solution in whole numbers: their counts
+        rows = replace(rows, weights=blur.weights(len(rows)))
+
+    def answer(asked: EffectSums, changed: Rows = rows) -> FloatVector:
+        return summed_functions(asked, changed, min_cell_size, device)
+
+    if isinstance(question.stage, PerSite):
+        return _per_site(question, question.stage.reference, answer, blur if restricted else None)
+    if question.refutation:
+        return _refuted(question, rows, blur, answer, min_cell_size)
+    return answer(question)
+
+
+def _per_site(
+    question: EffectSums,
+    reference: int,
+    answer: Callable[[EffectSums], FloatVector],
+    blur: CellKeys | None,
+) -> FloatVector:
+    """The answer to the stage `PerSite`: the same estimation over the one site.
+
+    Zeros where its rows alone do not determine the models.
+    """
+    scope = msgspec.structs.replace(question, stage=Contribution())
+    facts = Facts(len(question.categories), 1)
+    alone = Estimation(scope, facts, reference, leave_out=False, between=False)
+    effect_alone = _finished(alone, answer)
+    sums = np.zeros((4, question.contrasts))
+    if effect_alone.why or not alone.determined:
+        return sums.ravel()
+    differences = [one for one in effect_alone.contrasts if one.scale == "difference"]
+    effect = np.ldexp([one.estimate for one in differences], -question.effect_unit)
+    error = np.ldexp([one.error for one in differences], -question.effect_unit)
+    if blur is not None:
+        pair = (question.treatment, question.outcome)
+        given = sorted(blur.column(v) for v in question.adjust)
+        noise = blur.uniform(b"".join([*map(blur.column, pair), *given]), (2, len(effect)))
+        noise[0] *= blur.sign(*(v for v in pair if question.categories[v]))
+        effect += EFFECT_NOISE_SE * noise[0] * error
+        error = error * (1.0 + VARIANCE_JITTER * noise[1])
+    for contrast in np.flatnonzero((error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)):
+        weight, mean = 1.0 / error[contrast] ** 2, effect[contrast]
+        sums[:, contrast] = weight, weight * mean, weight * mean**2, 1.0
+    return sums.ravel()
+
+
+def _finished(alone: Estimation, answer: Callable[[EffectSums], FloatVector]) -> AdjustedEffect:
+    asking, sums = alone.run(), None
+    while True:
+        try:
+            question = next(asking) if sums is None else asking.send(sums)
+        except StopIteration as finished:
+            return finished.value
+        sums = answer(question)  # type: ignore[arg-type]
+
+
+def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKeys) -> FloatVector:
+    """The answer to the stage `Missing`: a permutation test of each variable, as z-statistic.
+
+    Where small counts stay, rows that miss a value of any column are incomplete, as they are left
+    out there.
+
+    Source: Agresti, Categorical Data Analysis, 8.4 (the hypergeometric variance).
+    """
+    sums, restricted = np.zeros((4, 2)), min_cell_size > 1
+    columns = range(len(question.categories)) if restricted else question.named
+    complete = rows.complete(columns)
+    for number, variable in enumerate((question.treatment, question.outcome)):
+        column, categories = rows.column(variable), question.categories[variable]
+        present = ~np.isnan(column)
+        column, incomplete = column[present], ~complete[present]
+        if not categories:
+            origin, unit = question.origin_array()[variable], question.unit_array()[variable]
+            column = np.ldexp(column - origin, -int(unit))
+        n, m = len(column), int(incomplete.sum())
+        if not 0 < m < n or _smallest_count(column, incomplete, categories) < min_cell_size:
+            continue
+        centred = column - column.mean()
+        difference = float(centred[incomplete].sum())
+        variance = float(centred @ centred) * m * (n - m) / (n * (n - 1))
+        if restricted:
+            noise = blur.uniform(b"left out" + blur.column(variable), (2,))
+            noise[0] *= blur.sign(variable) if categories else 1.0
+            difference += EFFECT_NOISE_SE * float(noise[0]) * variance**0.5
+            variance *= 1.0 + VARIANCE_JITTER * float(noise[1])
+        if variance > 0.0:
+            sums[:, number] = difference, variance, m, 1.0
+    return sums.ravel()
+
+
+def _smallest_count(column: FloatVector, incomplete: BoolVector, categories: int) -> int:
+    """The smallest count but 0 of the table of a variable by who is incomplete."""
+    cells = incomplete * max(categories, 1) + (column if categories else 0.0)
+    counts = np.bincount(cells.astype(np.int64))
+    return int(counts[counts > 0].min())
+
+
+def _smallest_cell(question: EffectSums, rows: Rows) -> int:
+    """The smallest nonzero count in the joint table of the discrete variables named."""
+    cell, sizes = None, [len(rows)]
+    for variable in (v for v in question.named if question.categories[v]):
+        assert rows.codes is not None, "a discrete variable has codes"
+        codes = rows.codes[:, variable].astype(np.int64)
+        # numbered anew each time, so that no product of many categories overflows
+        joint = codes if cell is None else cell * (int(codes.max(initial=0)) + 1) + codes
+        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
+        sizes = counts.tolist()
+    return min(sizes, default=0)
+
+
+def _smallest_arm(question: EffectSums, rows: Rows) -> int:
+    """The rows of the smallest arm of the treatment that has any; all rows for a number."""
+    if rows.codes is None or not question.categories[question.treatment]:
+        return len(rows)
+    counts = np.bincount(rows.codes[:, question.treatment])
+    return int(counts[counts > 0].min(initial=len(rows)))
+
+
+def _refuted(
+    question: EffectSums,
+    rows: Rows,
+    blur: CellKeys,
+    answer: Callable[[EffectSums, Rows], FloatVector],
+    min_cell_size: int,
+) -> FloatVector:
+    """The answer of changed rows; zeros where their small counts may not leave."""
+    last = len(question.categories) - 1
+    named = [v for v in question.named if question.refutation != "random-cause" or v != last]
+    rows = rows.take(rows.complete(named))
+    strict = min_cell_size > 1 and not all(question.categories[v] for v in named)
+    if question.refutation == "random-cause":
+        return answer(question, with_random_cause(rows, blur))
+    if question.refutation == "placebo":
+        changed = placebo(rows, question.treatment, question.named, blur)
+        if strict and _smallest_cell(question, changed) < min_cell_size:
+            return np.zeros(question.n_values)
+        return answer(question, changed)
+    fold = fold_numbers(rows, question.named, blur)
+    folds = [rows.take(fold == number) for number in range(FOLDS)]
+    size = ROWS_PER_COEFFICIENT * max(map(question.size, question.needed), default=0)
+    if strict and any(
+        _smallest_cell(question, part) < min_cell_size or _smallest_arm(question, part) < size
+        for part in folds
+    ):
+        return np.zeros(question.n_values)
+    rest = answer(question, rows.take(fold != question.fold))
+    in_every_fold = np.min([answer(question.counted_as, part) for part in folds], axis=0)
+    return np.concatenate([rest[: len(rest) - len(in_every_fold)], in_every_fold])
+
+
+def fold_numbers(rows: Rows, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
+    """The random fold of every row, from 0, shape (n,)."""
+    return np.floor((_uniform(rows, b"parts of rows", named, blur) + 1.0) * (FOLDS / 2.0))
+
+
+def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: CellKeys) -> Rows:
+    """The rows with the treatment permuted."""
+    drawn = _uniform(rows, b"placebo %d" % treatment, named, blur)
+    order = np.argsort(drawn, kind="stable")
+    codes = None if rows.codes is None else rows.codes.copy()
+    values = None if rows.values is None else rows.values.copy()
+    for columns in (codes, values):
+        if columns is not None:
+            columns[:, treatment] = columns[order, treatment]
+    return replace(rows, codes=codes, values=values)
+
+
+def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
+    """A number from -1 to 1 for every row, shape (n,).
+
+    Drawn anew for other variables: what two questions share would tell of the table of both.
+    """
+    return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (len(rows),))
+
+
+def with_random_cause(rows: Rows, blur: CellKeys) -> Rows:
+    """The rows with one more column, of standard normal numbers."""
+    from scipy.special import ndtri
+
+    chance = (blur.uniform(b"random cause", (len(rows),)) + 1.0) / 2.0
+    cause = ndtri(np.clip(chance, LEAST_CHANCE, 1.0 - LEAST_CHANCE))
+    values = rows.values
+    if values is None:
+        values = np.full((len(rows), len(rows.categories)), np.nan)
+    values = np.column_stack([values, cause])
+    return replace(rows, values=values, categories=(*rows.categories, 0))

@@ -1,0 +1,362 @@
+"""Estimating functions of the effect estimators, evaluated and summed over one site's rows.
+
+Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38 (M-estimation); Robins,
+Rotnitzky and Zhao, JASA 89 (1994) 846-866 (augmented inverse propensity weighting); Lunceford and
+Davidian, Statistics in Medicine 23 (2004) 2937-2960 (Hajek's ratio of weighted means).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+
+from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IntegerVector
+from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, Variance
+from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
+from cipherdag.sites.compute.descriptions.described import suppress_small_counts
+from cipherdag.sites.compute.device import Device, placed
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.likelihoods import bounded_logits, by_pieces, information
+from cipherdag.sites.compute.models.site_intercepts import (
+    centred,
+    full_scores,
+    profiled_slope,
+    with_site_intercepts,
+)
+from cipherdag.sites.compute.models.steps import model_step
+from cipherdag.sites.compute.rows import Rows
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    full,
+    functions_of,
+    host,
+    indices,
+    like,
+    maxima,
+)
+from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
+
+LEAST_WEIGHT = 0.5
+"""Below that of one row."""
+LARGEST_LEVERAGE = 0.9
+"""At which a row's leverage is cut: nothing is left of its residual at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """The terms of an arm's mean, sum (m + w (y - m)) / sum d, row by row.
+
+    Attributes:
+        arm: Which.
+        in_arm: Which rows are of the arm, 0 or 1, shape (n,).
+        weight: w, 1 over the propensity in these and else 0, shape (n,).
+        slope: Derivative of w by the logits of the treatment, shape (n, arms - 1).
+        fitted: m, the outcome of the arm's model, shape (n,).
+        change: Derivative of m by its linear combination, shape (n,).
+        residual: y - m, shape (n,).
+        denominator: d, shape (n,).
+    """
+
+    arm: int
+    in_arm: Array
+    weight: Array
+    slope: Array
+    fitted: Array
+    change: Array
+    residual: Array
+    denominator: Array
+
+    @property
+    def numerator(self) -> Array:
+        """The sum's terms m + w (y - m), shape (n,)."""
+        return self.fitted + self.weight * self.residual
+
+
+def summed_functions(
+    question: EffectSums, rows: Rows, min_cell_size: int, device: Device
+) -> FloatVector:
+    """The answer of a site's rows to a stage of all rows; zeros where it does not contribute."""
+    functions = _EstimatingFunctions(question, rows, device)
+    present = [float((functions.arm == a).any()) for a in range(question.arms)]
+    if question.site_effect and not (min(present) and bool(functions.comparable.any())):
+        return np.zeros(question.n_values)
+    sums = np.zeros(0)
+    if isinstance(question.stage, ModelSteps):
+        sums = functions.steps()
+    elif isinstance(question.stage, ArmMeans):
+        sums = np.concatenate([*functions.means(), functions.overlap(min_cell_size)])
+    elif isinstance(question.stage, Variance):
+        sums = functions.variance()
+    return np.concatenate([sums, [1.0], present])
+
+
+class _EstimatingFunctions:
+    def __init__(self, question: EffectSums, rows: Rows, device: Device) -> None:
+        @cache
+        def column(variable: int) -> FloatVector:
+            return rows.column(variable)
+
+        self._question = question
+        origins, units = question.origin_array(), question.unit_array()
+        expand = Expansion(question.categories, origins, units, column, device)
+        predictors, named = question.regression(0).predictors, question.named
+        self._design, self.arm = expand.rows(Regression(question.treatment, predictors, named))
+        _, self._outcome = expand.rows(Regression(question.outcome, (), named))
+        if not question.categories[question.treatment]:
+            self.arm = self._constant(0.0)
+        complete = rows.complete(named)
+        self._adjusted = (placed(column(v)[complete], device) for v in question.adjust)
+        weights = None if rows.weights is None else placed(rows.weights[complete], device)
+        if weights is not None:
+            weights = weights * (len(weights) / max(float(weights.sum()), 1.0))
+        self._weights = self._constant(1.0) if weights is None else weights
+        if question.site_effect and question.linear:
+            self._design, self._outcome = centred(self._design, self._outcome, weights)
+        self._coefficients = question.by_model()
+        if question.site_effect and not isinstance(question.stage, ModelSteps):
+            self._coefficients = {m: self._at_site(m, c) for m, c in self._coefficients.items()}
+
+    def _constant(self, value: float) -> Array:
+        return full((len(self._outcome),), value, self._outcome)
+
+    def _at_site(self, model: int, coefficients: FloatVector) -> FloatVector:
+        question = self._question
+        used, response, categories = self._response(model)
+        if question.linear or not used.any():
+            return coefficients
+        return with_site_intercepts(
+            self._design[used],
+            response[used],
+            coefficients.reshape(question.outputs(model), -1),
+            categories,
+            self._weights[used],
+        ).ravel()
+
+    def _response(self, model: int) -> tuple[Array, Array, int]:
+        """The rows, response and number of categories of a model."""
+        question = self._question
+        every = self._constant(1.0) > 0.0
+        if model == TREATMENT:
+            return every, self.arm, question.arms
+        if question.linear:
+            return every, self._outcome, 0
+        return self.arm == model, self._outcome, question.categories[question.outcome]
+
+    @cached_property
+    def _strata(self) -> tuple[Array, Array]:
+        """The stratum of every row, and the summed weights by stratum and arm."""
+        question, cell = self._question, self._constant(0.0)
+        xp = functions_of(cell)
+        for v, column in zip(question.adjust, self._adjusted, strict=True):
+            cell = cell * question.categories[v] + column
+        cells, stratum = xp.unique(cell, return_inverse=True)
+        by_arm = indices(stratum * question.arms + self.arm)
+        weights = xp.bincount(by_arm, self._weights, len(cells) * question.arms)
+        return indices(stratum), floats(weights.reshape(-1, question.arms))
+
+    @cached_property
+    def comparable(self) -> Array:
+        """Indicators of rows in strata where the site has rows of every arm, shape (n,)."""
+        if not self._question.stratified:
+            return self._constant(1.0)
+        stratum, weights = self._strata
+        return floats(functions_of(weights).amin(weights, 1) > 0.0)[stratum]
+
+    def steps(self) -> FloatVector:
+        """Log likelihood, score and minus the Hessian of every model that is stepped."""
+        sums = [np.zeros(0)]
+        for model, coefficients in self._coefficients.items():
+            used, response, categories = self._response(model)
+            profiled = self._question.site_effect and not self._question.linear
+            step = model_step(
+                self._design[used], response[used], coefficients, categories,
+                site_effect=profiled, weights=self._weights[used],
+            )  # fmt: skip
+            sums.append(step)
+        return np.concatenate(sums)
+
+    def means(self) -> list[FloatVector]:
+        """Arm by arm its rows, weighted sums, and derivatives."""
+        sums = []
+        for terms in self._arms:
+            summands = [terms.numerator, terms.denominator, terms.weight, terms.weight**2]
+            weighted = [float(self._weights @ summand) for summand in summands]
+            rows = float(terms.in_arm.sum())
+            sums += [np.array([rows, *weighted]), *self._derivatives(terms)]
+        return sums
+
+    def _derivatives(self, terms: _Arm) -> list[FloatVector]:
+        """Derivatives of an arm's sums by the outcome's and by the treatment's coefficients."""
+        by_outcome, *by_treatment = self._slopes(terms)
+        if self._question.site_effect:
+            if len(by_outcome):
+                by_outcome = profiled_slope(by_outcome, self._information(terms.arm), 1)
+            outputs = self._question.arms - 1
+            by_treatment = [
+                profiled_slope(x, self._information(TREATMENT), outputs) for x in by_treatment
+            ]
+        return [by_outcome, *by_treatment]
+
+    def _slopes(self, terms: _Arm) -> list[FloatVector]:
+        """The derivatives at fixed intercepts of the site."""
+        question, slopes = self._question, [np.zeros(0)]
+        if 0 in question.needed:
+            by_fit = (1.0 - terms.weight) * terms.change
+            slopes = [host((self._weights * by_fit) @ self._design)]
+        if TREATMENT in question.needed:
+            hajek = float(question.estimator == "ipw")
+            for factor in (terms.residual * self._weights, self._weights * hajek):
+                slopes.append(host((terms.slope * factor[:, None]).T @ self._design).ravel())
+        return slopes
+
+    def _information(self, model: int) -> FloatMatrix:
+        """Minus the Hessian of a model's log likelihood at the site, intercepts and all."""
+        used, _, categories = self._response(model)
+        design, weights = self._design[used], self._weights[used]
+        if not categories:
+            return host(by_pieces(design.T * weights, design.T))
+        if model == TREATMENT:
+            chance = self._propensities[:, 1:]
+        else:
+            chance = self._arms[model].fitted[used, None]
+        square: FloatMatrix = host(information(design, chance, weights))
+        return square.reshape(-1, chance.shape[1] * design.shape[1])
+
+    def variance(self) -> FloatVector:
+        """Sums of influence functions, and of their products."""
+        influence = self._linear_influence() if self._question.linear else self._influence()
+        products = host(influence.T @ influence)
+        upper = products[np.triu_indices(len(products))]
+        return np.concatenate([host(influence.sum(axis=0)), upper])
+
+    def _linear_influence(self) -> Array:
+        """Influence function of each coefficient, with HC3 residuals, shape (n, estimates)."""
+        design, inverse = self._design, self._question.inverse(0)
+        level = self._constant(0.0)
+        if self._question.site_effect:
+            # the position of the intercept is that of all sites' one
+            inverse[0, 0], level = 0.0, self._weights / max(float(self._weights.sum()), 1.0)
+        leverage = level + ((design @ self._like(inverse)) * design).sum(axis=1)
+        leverage = functions_of(leverage).clip(leverage, 0.0, LARGEST_LEVERAGE)
+        fitted = design @ self._like(self._coefficients[0])
+        residual = (self._outcome - fitted) / (1.0 - leverage)
+        return (design @ self._like(self._question.influences().T)) * residual[:, None]
+
+    def _like(self, values: FloatArray | IntegerVector) -> Array:
+        return like(values, self._design)
+
+    def _influence(self) -> Array:
+        """Influence function of each arm's mean times its denominator, shape (n, arms)."""
+        question, columns = self._question, []
+        for terms, influence in zip(self._arms, question.influences(), strict=True):
+            total = terms.numerator - influence[0] * terms.denominator
+            fitted, treated = self._scores(terms, influence[0], influence[1:])
+            if question.estimator != "ipw":
+                residual = terms.in_arm * terms.residual
+                pull = self._design @ self._like(fitted) if len(fitted) else self._constant(0.0)
+                leverage = self._leverage(terms)
+                raised = leverage / (1.0 - leverage) * (pull + terms.weight)
+                total = total + residual * (pull + raised)
+            if len(treated):
+                total = total + self._treatment_scores(treated)
+            columns.append(total * self._weights)
+        return functions_of(self._design).column_stack(columns)
+
+    def _leverage(self, terms: _Arm) -> Array:
+        """The leverage of each row's outcome among the rows of an arm, shape (n,).
+
+        Source: MacKinnon and White, Journal of Econometrics 29 (1985) 305-325 (HC3).
+        """
+        question, strength = self._question, self._weights * terms.in_arm * terms.change
+        xp = functions_of(strength)
+        if question.stratified:
+            stratum, by_arm = self._strata
+            total = at_least(by_arm[stratum, terms.arm], LEAST_WEIGHT)
+            share = self._weights * terms.in_arm / total
+            return xp.clip(share, 0.0, LARGEST_LEVERAGE)
+        design, inverse = self._design, question.inverse(terms.arm)
+        total, level = float(strength.sum()), 0.0
+        if question.site_effect and total > 0.0:
+            design, level = design - strength @ design / total, 1.0 / total
+        share = strength * (level + ((design @ self._like(inverse)) * design).sum(axis=1))
+        return xp.clip(share, 0.0, LARGEST_LEVERAGE)
+
+    def _scores(
+        self, terms: _Arm, mean: float, weights: FloatVector
+    ) -> tuple[FloatVector, FloatVector]:
+        """Weights of the scores of the arm's outcome and of the treatment, intercepts' too."""
+        question = self._question
+        fitted, treated = np.split(weights, [question.derivatives[0]])
+        if question.site_effect and not question.stratified:
+            slope, *by_treatment = self._slopes(terms)
+            if len(fitted):
+                fitted = full_scores(fitted, slope, self._information(terms.arm), 1)
+            if by_treatment:
+                slope = by_treatment[0] - mean * by_treatment[1]
+                square = self._information(TREATMENT)
+                treated = full_scores(treated, slope, square, question.arms - 1)
+        return fitted, treated
+
+    def _treatment_scores(self, weights: FloatVector) -> Array:
+        """The weighted scores of the treatment's model, shape (n,)."""
+        by_output = self._design @ self._like(weights.reshape(self._question.arms - 1, -1).T)
+        treated = floats(self.arm[:, None] == self._like(np.arange(1, self._question.arms)))
+        return ((treated - self._propensities[:, 1:]) * by_output).sum(axis=1)
+
+    @cached_property
+    def _arms(self) -> list[_Arm]:
+        return [self._terms(arm) for arm in range(self._question.arms)]
+
+    def _terms(self, arm: int) -> _Arm:
+        question, xp = self._question, functions_of(self.arm)
+        in_arm = floats(self.arm == arm)
+        weight, fitted, change = (self._constant(value) for value in (0.0, 0.0, 1.0))
+        slope = full((len(in_arm), question.arms - 1), 0.0, in_arm)
+        if TREATMENT in question.needed:
+            chance, least = self._propensities, question.truncate
+            truncated = xp.clip(chance[:, arm], least, 1.0 - least)
+            weight = in_arm / truncated
+            by_logit = self._like((np.arange(1, question.arms) == arm) * 1.0) - chance[:, 1:]
+            slope = -(weight * (truncated == chance[:, arm]))[:, None] * by_logit
+        if question.stratified:
+            stratum, by_arm = self._strata
+            total = xp.bincount(stratum, self._weights * in_arm * self._outcome, len(by_arm))
+            share = xp.where(self.comparable > 0.0, by_arm[stratum, arm], np.inf)
+            fitted, weight = total[stratum] / share, in_arm * by_arm.sum(axis=1)[stratum] / share
+        elif arm in question.needed:
+            fitted = self._design @ self._like(self._coefficients[arm])
+            if question.categories[question.outcome]:
+                fitted = 0.5 + 0.5 * xp.tanh(bounded_logits(fitted) / 2.0)
+                change = fitted * (1.0 - fitted)
+        denominator = weight if question.estimator == "ipw" else self.comparable
+        residual = self._outcome - fitted
+        return _Arm(arm, in_arm, weight, slope, fitted, change, residual, denominator)
+
+    @cached_property
+    def _propensities(self) -> Array:
+        """Multinomial probabilities of the arms, shape (n, arms)."""
+        coefficients = self._coefficients[TREATMENT].reshape(self._question.arms - 1, -1)
+        logits = bounded_logits(self._design @ self._like(coefficients.T))
+        xp = functions_of(logits)
+        every = xp.column_stack([self._constant(0.0), logits])
+        weights = xp.exp(every - maxima(every, 1)[:, None])
+        return weights / weights.sum(axis=1)[:, None]
+
+    def overlap(self, min_cell_size: int) -> FloatVector:
+        """Counts of propensities, of which small ones are suppressed, shape (bins,).
+
+        How many rows an arm has is opened too, so that what is suppressed follows together.
+        """
+        counts = np.zeros(self._question.bins)
+        if counts.size:
+            for category, arm in np.ndindex(counts.shape[:2]):
+                chance = self._propensities[self.arm == arm, category + 1]
+                xp, edges = functions_of(chance), self._like(np.array(PROPENSITY_EDGES))
+                bins = xp.searchsorted(edges, chance, side="right") - 1
+                counted = host(xp.bincount(bins, minlength=len(PROPENSITY_EDGES)))
+                counts[category, arm] = suppress_small_counts(counted, min_cell_size)
+        return counts.ravel()

@@ -1,0 +1,263 @@
+"""A site's log likelihoods of sets of columns, for scores that need no tables.
+
+Sources: Miller, "Note on the bias of information estimates" (1955), for tables; of correlations,
+E ln(1 - R**2) is about -k / n for k predictors that explain nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
+from cipherdag.sites.compute.counter import DiscreteColumns
+from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
+from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.sites.compute.rows import Rows, log_left_out
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    functions_of,
+    host,
+    like,
+    repeated,
+    segment_sums,
+)
+
+LEAST_DETERMINANT = -23.0
+"""Log, per variable: less is a variable that the others determine."""
+DIAGONAL_RIDGE = 1e-9
+"""Added to variances of 1 where categories may determine each other; larger than rounding."""
+BATCH, BATCH_ON_CARD = 2**12, 2**16
+LOGLIK_NOISE_NATS = 1.0
+"""Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
+ROUNDED_BITS = 20
+"""Likelihoods that agree to so many bits below one have the same noise, whatever the rounding."""
+
+
+def likelihoods_answer(
+    question: LogLikelihoods,
+    site: SetLikelihoods,
+    *,
+    noise: CellKeys | None,
+    parent: SetLikelihoods | None = None,
+) -> FloatVector:
+    """The answer to `LogLikelihoods`.
+
+    What moves a number follows from the number itself without the discount, so that sets which
+    split the rows in the same way, in whichever run, are one equation and not many.
+
+    Without ``noise`` nothing moves them. A mean over replicates is moved as the likelihoods of
+    ``parent`` are, from whose rows these were drawn, and a difference of two by the further noise
+    of the drawn rows.
+    """
+    sets = question.sets()
+    answer = site.answer(sets, question.discount)
+    if noise is None or not len(answer):
+        return answer
+    answer = answer + likelihood_noise(noise, b"likelihood", (parent or site).answer(sets, 0))
+    return (
+        answer
+        if parent is None
+        else answer + likelihood_noise(noise, b"drawn", site.answer(sets, 0))
+    )
+
+
+def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
+    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
+
+    Likelihoods are exact, without a discount or penalty, in nats or bits.
+    """
+    rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
+    _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
+    return LOGLIK_NOISE_NATS * drawn
+
+
+class SetLikelihoods:
+    """Log likelihoods of sets of columns, corrected for what chance alone explains.
+
+    The categories of a set have their contingency table. Its numbers are normal with one covariance
+    matrix, about means to which every category adds its part: main effects alone.
+
+    Rows that miss a value are left out, and categories of fewer rows than ``min_cell_size`` are
+    collapsed; what is rare in ``parent``, from which the rows were drawn, is rare here.
+    """
+
+    def __init__(
+        self, rows: Rows, device: Device, *, min_cell_size: int = 0, parent: Rows | None = None
+    ) -> None:
+        self._categories = categories = np.array(rows.categories, dtype=np.int64)
+        complete = rows.complete(range(len(categories)))
+        self._rows = int(complete.sum())
+        if parent is None:
+            log_left_out(len(complete), self._rows)
+        codes = None if rows.codes is None else rows.codes[complete]
+        if codes is not None:
+            if min_cell_size > 1:
+                whole = codes if parent is None or parent.codes is None else parent.codes
+                collapse_rare_codes(codes, whole, categories, min_cell_size)
+            self._tables = DiscreteColumns(
+                codes, device, memory_bytes=batch_bytes(device) // 2, levels=categories
+            )
+        if rows.values is not None:
+            values = np.where(categories > 0, 0.0, rows.values[complete])
+            self._numbers = NumberLikelihoods(codes, values, categories, device)
+
+    def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
+        """Log likelihood of each set, of positions by size (B_k, k); see `LogLikelihoods`."""
+        return np.concatenate(
+            [np.zeros(0), *(self._of_sets(rows, discount) for rows in sets if len(rows))]
+        )
+
+    def _of_sets(self, rows: IndexArray, discount: int) -> FloatVector:
+        discrete = self._categories[rows] > 0
+        tables = discrete.sum(axis=1)
+        total = np.zeros(len(rows))
+        for count in np.unique(tables).tolist():
+            of_count = np.flatnonzero(tables == count)
+            block, tabled = rows[of_count], discrete[of_count]
+            if count:
+                total[of_count] += self._of_tables(block[tabled].reshape(-1, count), discount)
+            if count < rows.shape[1]:
+                numbers = block[~tabled].reshape(len(block), -1)
+                given = block[tabled].reshape(len(block), -1)
+                total[of_count] += self._numbers.given(numbers, given, discount)
+        return total
+
+    def _of_tables(self, rows: IndexArray, discount: int) -> FloatVector:
+        sizes = self._categories[rows].prod(axis=1)
+        return np.concatenate(
+            [
+                of_tables(counts, sizes[piece], discount)
+                for piece, counts in self._tables.tables_here(rows)
+            ]
+        )
+
+
+class NumberLikelihoods:
+    """Log likelihoods of sets of numbers given sets of categories, in multivariate regressions.
+
+    Rows have no gaps; codes and values have shape (n, p).
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64],
+        categories: IndexArray,
+        device: Device,
+    ) -> None:
+        self._rows = len(values)
+        # a column of numbers, or one of 0 and 1 for every category that occurs but the first
+        design = [
+            values[:, [v]]
+            if not levels or codes is None
+            else (codes[:, [v]] == np.unique(codes[:, v])[1:]).astype(np.float64)
+            for v, levels in enumerate(categories.tolist())
+        ]
+        self._widths = np.array([columns.shape[1] for columns in design])
+        self._starts = np.cumsum(self._widths) - self._widths
+        # what is singular without a set's numbers is so with them, and cancels
+        diagonal = 1.0 if codes is None else 1.0 + DIAGONAL_RIDGE
+        correlations = _correlations(placed(np.concatenate(design, axis=1), device))
+        np.fill_diagonal(correlations, diagonal)
+        self._correlations = placed(correlations, device)
+        self._batch = BATCH if device == PROCESSOR else BATCH_ON_CARD
+
+    def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
+        """Log likelihoods of numbers, (B, k), given categories, less the discount, shape (B,).
+
+        They are -n / 2 times the log determinants of the residual correlations.
+        """
+        indicators = self._widths[categories].sum(axis=1)
+        size = numbers.shape[1]
+        total = np.zeros(len(numbers))
+        for width in np.unique(indicators).tolist():
+            of_width = np.flatnonzero(indicators == width)
+            predictors = self._columns(categories[of_width], width)
+            joint = np.concatenate([self._starts[numbers[of_width]], predictors], axis=1)
+            explained = self._log_determinants(joint) - self._log_determinants(predictors)
+            parameters = size * (size - 1) / 2.0 + size * width
+            enough = self._rows > size + width
+            chance = discount * parameters / 2.0 if enough else 0.0
+            explained = np.clip(explained, LEAST_DETERMINANT * size, 0.0)
+            total[of_width] = -0.5 * self._rows * explained - chance
+        return total
+
+    def _columns(self, categories: IndexArray, width: int) -> IndexArray:
+        """Columns of the indicators of some sets of categories, shape (B, width)."""
+        columns = [
+            [
+                column
+                for v in row
+                for column in range(self._starts[v], self._starts[v] + self._widths[v])
+            ]
+            for row in categories.tolist()
+        ]
+        return np.array(columns, dtype=np.int64).reshape(len(categories), width)
+
+    def _log_determinants(self, columns: IndexArray) -> FloatVector:
+        """Of the correlations of each set of columns, shape (B,)."""
+        batches = [np.zeros(0)]
+        for start in range(0, len(columns), self._batch):
+            batch = like(columns[start : start + self._batch], self._correlations)
+            matrices = self._correlations[batch[:, :, None], batch[:, None]]
+            batches.append(host(functions_of(matrices).linalg.slogdet(matrices)[1]))
+        return np.concatenate(batches)
+
+
+def collapse_rare_codes(
+    codes: NDArray[np.integer],
+    parent: NDArray[np.integer],
+    categories: IndexArray,
+    min_cell_size: int,
+) -> None:
+    """Recode categories that are rare in ``parent`` into a neighbouring one, in place."""
+    for v, size in enumerate(categories.tolist()):
+        if not size:
+            continue  # a number
+        column, whole = codes[:, v], parent[:, v]
+        counts = np.bincount(column, minlength=size)
+        drawn_from = np.bincount(whole[whole >= 0], minlength=size)
+        codes[:, v] = collapse_rare_categories(np.minimum(counts, drawn_from), min_cell_size)[
+            column
+        ]
+
+
+def of_tables(counts: Array, sizes: IndexArray, discount: int) -> FloatVector:
+    """Log likelihoods of tables, cells one after the other, corrected for chance, (B,)."""
+    numbers, xp = floats(counts), functions_of(counts)
+    rows = at_least(segment_sums(numbers, sizes), 1.0)
+    terms = numbers * xp.log(at_least(numbers, 1.0) / repeated(rows, sizes))
+    filled = host(segment_sums(floats(counts > 0), sizes))
+    chance = discount * np.maximum(filled - 1.0, 0.0) / 2.0
+    return host(segment_sums(terms, sizes)) - chance
+
+
+def _correlations(values: Array) -> FloatMatrix:
+    """Correlations but for the diagonal, shape (p, p); 0 with a column that does not vary."""
+    xp = functions_of(values)
+    centred = values - values.mean(axis=0) if len(values) else values
+    deviation = xp.sqrt((centred**2).sum(axis=0))
+    varies = deviation > 0.0
+    scaled = xp.where(varies, centred / xp.where(varies, deviation, 1.0), 0.0)
+    matrix: FloatMatrix = host(scaled.T @ scaled)
+    return matrix
+
+
+def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArray:
+    """Recode each category of few rows into the one below, and the lowest into the one above."""
+    left, into = counts.copy(), np.arange(len(counts))
+    for code in range(len(counts) - 1, 0, -1):
+        if 0 < left[code] < min_cell_size:
+            left[code - 1] += left[code]
+            left[code] = 0
+            into[into == code] = code - 1
+    above = np.flatnonzero(left[1:]) + 1
+    if 0 < left[0] < min_cell_size and len(above):
+        into[into == 0] = above[0]
+    return into

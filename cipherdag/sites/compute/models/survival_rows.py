@@ -1,0 +1,308 @@
+"""A site's sums of survival analysis: counts in bins of time, log-rank sums, Cox likelihoods.
+
+Where small counts may not leave, a count of events, or of censored rows, must be 0 or at least
+``min_cell_size``, and so must what follows from several: rows at risk are running sums, so that two
+adjacent bins tell the rows that end between them. A group tells all its rows, but at other edges:
+its events and its censored rows stay as many as in a table of group by event, so that nothing new
+follows from the two. A group that has too few of either is suppressed, and so is another one where
+too few would be left. Groups that are compared are disclosed all together, or not at all. What the
+test needs is at exact times, so that its digits would tell of single rows: expected events and
+covariances are rounded to a grid, and the covariances multiplied by keyed noise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.errors import MalformedMessageError
+from cipherdag.questions.estimation.survival import (
+    HazardSteps,
+    HazardSums,
+    SurvivalCounts,
+    Survived,
+)
+from cipherdag.sites.compute.descriptions.described import snap_to_safe_counts
+from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.statistics.newton import pack_step
+from cipherdag.statistics.survival import LogRankParts, log_rank_parts
+
+ColumnLookup = Callable[[int], FloatVector]
+"""Codes or values of one variable, NaN where missing, shape (rows of the site,)."""
+
+GRID_BITS = 4
+"""Below one, of expected events and of their covariances, where small counts may not leave."""
+MOST = 30.0
+"""Of the logarithm of a weight that is added over sites."""
+LEAST = 1e-200
+"""Of a sum of weights, the largest of which is 1: less is left where a step goes far too far."""
+
+log = logging.getLogger("cipherdag.site")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurvivalRows:
+    """The rows of a site with a time, an event indicator, and no missing predictor.
+
+    Attributes:
+        time: At least 0 unless ``impossible``, shape (n,).
+        ended: Whether the event ended it, shape (n,).
+        rows: Which of the site's rows they are, shape (rows of the site,).
+    """
+
+    time: FloatVector
+    ended: BoolVector
+    rows: BoolVector
+
+    @classmethod
+    def of(cls, question: Survived, column: ColumnLookup) -> SurvivalRows:
+        """The rows that a question is about."""
+        members = (question.time, question.event, *question.complete_in)
+        rows = ~np.isnan(np.array([column(v) for v in members])).any(axis=0)
+        return cls(column(question.time)[rows], column(question.event)[rows] == question.code, rows)
+
+    @property
+    def impossible(self) -> bool:
+        """Whether a time lies below 0."""
+        return bool((self.time < 0.0).any())
+
+
+def survival_answer(
+    question: SurvivalCounts | HazardSteps | HazardSums,
+    categories: tuple[int, ...],
+    column: ColumnLookup,
+    min_cell_size: int,
+    withheld: Callable[[IndexArray], BoolVector],
+    blur: CellKeys | None,
+) -> FloatVector:
+    """The site's answer about times until an event.
+
+    Of sets for which ``withheld`` is true the table may not leave; ``blur`` perturbs variances.
+
+    Raises:
+        MalformedMessageError: The question is about other columns than the site has.
+    """
+    asked = question.model if isinstance(question, HazardSums) else question
+    if asked.categories != categories:
+        raise MalformedMessageError("times of other columns than the site's schema has")
+    if SurvivalRows.of(asked, column).impossible:
+        log.warning("a time lies below 0, so that this site tells nothing of times")
+    if isinstance(question, SurvivalCounts):
+        noise = 1.0
+        if blur is not None:
+            key = blur.column(question.time) + blur.column(question.event)
+            noise = float(blur.noise([key], [0])[0][0])
+        return survival_counts(question, column, min_cell_size=min_cell_size, noise=noise)
+    if isinstance(question, HazardSums):
+        return hazard_sums(question, column, min_cell_size=min_cell_size)
+    small = min_cell_size > 1 and _small_tables(question, withheld)
+    return _hazard_step(question, column, min_cell_size=min_cell_size, small=small)
+
+
+def _small_tables(model: HazardSteps, withheld: Callable[[IndexArray], BoolVector]) -> bool:
+    """Whether a table of two among the event and the discrete predictors has small counts."""
+    discrete = [model.event, *(v for v in model.predictors if model.categories[v])]
+    pairs = [sorted(pair) for pair in combinations(discrete, 2)]
+    single = withheld(np.array([[model.event]], dtype=np.int64))
+    return bool(single.any() or withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())
+
+
+def survival_counts(
+    question: SurvivalCounts, column: ColumnLookup, *, min_cell_size: int, noise: float = 1.0
+) -> FloatVector:
+    """The answer to `SurvivalCounts`; ``noise`` is what covariances are multiplied by, about 1."""
+    rows, groups, bins = SurvivalRows.of(question, column), question.n_groups, question.n_bins
+    events, at_risk = np.zeros((2, groups, bins))
+    if rows.impossible:
+        return _counts_answer(events, at_risk, True, None, np.zeros(groups))
+    member = np.zeros(rows.time.shape, dtype=np.int64)
+    if question.by != -1:
+        member = column(question.by)[rows.rows].astype(np.int64)
+    ended, censored = (np.bincount(member[rows.ended == end], minlength=groups) for end in (1, 0))
+    disclosed = disclosable_groups(ended, censored, min_cell_size)
+    compared = np.isin(np.arange(groups), question.compared)
+    comparable = bool(compared.any() and disclosed[compared].all())
+    disclosed &= comparable | ~compared
+    for group in np.flatnonzero(disclosed):
+        up_to = []
+        for end in (1, 0):
+            times = np.sort(rows.time[(member == group) & (rows.ended == end)])
+            counts = np.searchsorted(times, question.edge_array(), side="right")
+            up_to.append(snap_to_safe_counts(counts, len(times), min_cell_size))
+        events[group] = np.diff(up_to[0], prepend=0)
+        gone = up_to[0] + up_to[1]
+        at_risk[group] = ended[group] + censored[group] - np.concatenate([[0], gone[:-1]])
+    parts = None
+    if comparable:
+        there = compared[member]
+        chosen = replace(rows, time=rows.time[there], ended=rows.ended[there])
+        parts = _log_rank(chosen, member[there], groups)
+        parts = coarse(parts, noise) if min_cell_size > 1 else parts
+    return _counts_answer(events, at_risk, False, parts, disclosed)
+
+
+def _counts_answer(
+    events: FloatVector,
+    at_risk: FloatVector,
+    impossible: bool,
+    parts: LogRankParts | None,
+    disclosed: FloatVector | BoolVector,
+) -> FloatVector:
+    """An answer as `SurvivalCounts` lays it out."""
+    groups = len(disclosed)
+    test = np.zeros(2 * groups + groups * (groups + 1) // 2)
+    if parts is not None:
+        upper = parts.covariance[np.triu_indices(groups)]
+        test = np.concatenate([parts.observed, parts.expected, upper])
+    ends = [impossible], test, disclosed, [parts is not None]
+    return np.concatenate([events.ravel(), at_risk.ravel(), *ends], dtype=np.float64)
+
+
+def _log_rank(rows: SurvivalRows, member: IndexArray, groups: int) -> LogRankParts:
+    """The log-rank sums of a site's rows at the times of its events, by the group of each."""
+    times = np.unique(rows.time[rows.ended])
+    events, at_risk = np.zeros((2, groups, len(times)))
+    for group in range(groups):
+        there = np.sort(rows.time[member == group])
+        at_risk[group] = len(there) - np.searchsorted(there, times, side="left")
+        ended = np.sort(rows.time[rows.ended & (member == group)])
+        up_to = np.searchsorted(ended, times, side="right")
+        events[group] = np.diff(up_to, prepend=0)
+    return log_rank_parts(events, at_risk)
+
+
+def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
+    """The parts on the grid: expected events add up to the events, covariances to 0."""
+
+    def on_grid(numbers: FloatVector) -> FloatVector:
+        return np.ldexp(np.rint(np.ldexp(numbers, GRID_BITS)), -GRID_BITS)
+
+    expected = on_grid(parts.expected)
+    expected[expected.argmax()] += parts.observed.sum() - expected.sum()
+    covariance = np.triu(on_grid(parts.covariance * noise), k=1)
+    covariance = covariance + covariance.T
+    return LogRankParts(parts.observed, expected, covariance - np.diag(covariance.sum(axis=0)))
+
+
+def disclosable_groups(events: IndexArray, censored: IndexArray, min_cell_size: int) -> BoolVector:
+    """Indicators of groups with rows of which neither events nor others are few, shape (G,).
+
+    By complementary suppression what is left of all events, and of all censored rows, without
+    these groups is none or enough: where it would be few, the smallest group is suppressed too.
+    """
+
+    def few(count: IndexArray) -> BoolVector:
+        return np.asarray((count > 0) & (count < min_cell_size))
+
+    disclosed: BoolVector = (events + censored > 0) & ~few(events) & ~few(censored)
+    while disclosed.any() and any(few(rows[~disclosed].sum()) for rows in (events, censored)):
+        left = np.flatnonzero(disclosed)
+        disclosed[left[(events + censored)[left].argmin()]] = False
+    return disclosed
+
+
+def _hazard_step(
+    question: HazardSteps, column: ColumnLookup, *, min_cell_size: int, small: bool
+) -> FloatVector:
+    """The answer to `HazardSteps`; zeros where the site has few events, or tables small counts."""
+    rows = SurvivalRows.of(question, column)
+    if small or rows.impossible or rows.ended.sum() < max(min_cell_size, 1):
+        return np.zeros(sum(encoding.length for encoding in question.encodings))
+    design = _design(question, column, rows)
+    step = partial_likelihood(rows, design, question.coefficient_array(), efron=question.efron)
+    at_risk = rows.time >= rows.time[rows.ended].min()
+    return np.concatenate([pack_step(*step), _categories_at_risk(question, column, rows, at_risk)])
+
+
+def hazard_sums(question: HazardSums, column: ColumnLookup, *, min_cell_size: int) -> FloatVector:
+    """The answer to `HazardSums`; zeros where the site restricts small counts."""
+    model, edges = question.model, question.edge_array()
+    rows = SurvivalRows.of(model, column)
+    if min_cell_size > 1 or rows.impossible or not len(rows.time):
+        return np.zeros(sum(encoding.length for encoding in question.encodings))
+    design = _design(model, column, rows)
+    bins = np.searchsorted(edges, rows.time, side="left")
+    ended = rows.ended & (bins < len(edges))
+    # a step that goes this far is a worse one, and is halved
+    weights = np.exp(np.minimum(design @ model.coefficient_array(), MOST))
+    upper = ~np.tri(design.shape[1], k=-1, dtype=bool)
+    squares = (design[:, :, None] * design[:, None])[:, upper]
+    each = weights[:, None] * np.column_stack([np.ones(len(design)), design, squares])
+    at_risk, tied = np.zeros((2, len(edges) + 1, each.shape[1]))
+    np.add.at(at_risk, bins, each)
+    np.add.at(tied, bins[ended], each[ended])
+    at_risk = np.cumsum(at_risk[::-1], axis=0)[::-1]
+    events = np.bincount(bins[ended], minlength=len(edges))
+    sums = events, design[ended].sum(axis=0), at_risk[:-1].ravel(), tied[:-1].ravel()
+    everybody = np.ones(len(rows.time), dtype=bool)  # all rows are at risk in the first bin
+    present = _categories_at_risk(model, column, rows, everybody)
+    return np.concatenate([*sums, present], dtype=np.float64)
+
+
+def _design(question: HazardSteps, column: ColumnLookup, rows: SurvivalRows) -> FloatMatrix:
+    columns = []
+    scales = zip(question.predictors, question.origin_array(), question.unit_array(), strict=True)
+    for v, origin, unit in scales:
+        values = column(v)[rows.rows]
+        if categories := question.categories[v]:
+            columns += [(values == code).astype(np.float64) for code in range(1, categories)]
+        else:
+            columns.append(np.ldexp(values - origin, -unit))
+    return np.column_stack(columns)
+
+
+def _categories_at_risk(
+    question: HazardSteps, column: ColumnLookup, rows: SurvivalRows, at_risk: BoolVector
+) -> FloatVector:
+    """1; and for each category, and each two, whether rows at risk have them, as 0 or 1.
+
+    Rows that end before anybody has the event do not count.
+    """
+    each = np.array(
+        [(column(v)[rows.rows][at_risk] == code).any() for v, code in question.indicated],
+        dtype=bool,
+    )
+    pairs = (each[:, None] & each)[np.triu_indices(len(each))]
+    return np.append(1.0, pairs.astype(np.float64))
+
+
+def partial_likelihood(
+    rows: SurvivalRows, design: FloatMatrix, coefficients: FloatVector, *, efron: bool
+) -> tuple[float, FloatVector, FloatMatrix]:
+    """Logarithm of a site's partial likelihood, its gradient, and minus its Hessian.
+
+    What a row adds to the sums over all risk sets that it is in is one weight, so that there is no
+    matrix per time: with e the mean columns of a risk set, the Hessian is X' diag(q) X - sum e e'.
+    """
+    order = np.argsort(rows.time, kind="stable")
+    time, ended, design = rows.time[order], rows.ended[order], design[order]
+    linear = design @ coefficients
+    largest = float(linear.max())
+    weights = np.exp(linear - largest)
+    times, event = np.unique(time[ended], return_inverse=True)
+    first = np.searchsorted(time, times, side="left")
+    weighted = np.column_stack([weights, weights[:, None] * design])
+    at_risk = np.cumsum(weighted[::-1], axis=0)[::-1][first]
+    tied = np.zeros_like(at_risk)
+    np.add.at(tied, event, weighted[ended])
+    ties = np.bincount(event, minlength=len(times))
+    count = np.repeat(np.arange(len(times)), ties)
+    # of every event the share of those tied with it that is taken off the risk set
+    before = np.arange(len(event)) - np.repeat(np.cumsum(ties) - ties, ties)
+    taken = before / ties[count] if efron else np.zeros(len(event))
+    sums = at_risk[count] - taken[:, None] * tied[count]
+    total = np.maximum(sums[:, 0], LEAST)
+    means, share = sums[:, 1:] / total[:, None], 1.0 / total
+    risk = np.cumsum(np.bincount(count, share, minlength=len(times)))
+    reached = np.searchsorted(times, time, side="right")
+    factor = np.where(reached > 0, risk[np.maximum(reached - 1, 0)], 0.0)
+    factor[ended] -= np.bincount(count, share * taken, minlength=len(times))[event]
+    value = linear[ended].sum() - np.log(total).sum() - largest * len(count)
+    gradient = design[ended].sum(axis=0) - means.sum(axis=0)
+    hessian = design.T @ ((factor * weights)[:, None] * design) - means.T @ means
+    return float(value), gradient, hessian

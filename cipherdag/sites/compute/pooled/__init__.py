@@ -1,1 +1,0 @@
-"""Counts, moments and regression steps that sites add up."""

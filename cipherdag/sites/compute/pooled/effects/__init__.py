@@ -1,1 +1,0 @@
-"""A site's half of effect estimation: estimating functions of its rows, and refutations."""

@@ -1,1 +1,0 @@
-"""Maximum likelihood of regressions over a site's rows: value, score and Hessian at each step."""

@@ -1,1 +1,0 @@
-"""A site's half of the score test: scores and null variances of its own rows."""

@@ -1,0 +1,1 @@
+"""A site's half of the score test: scores and null variances of its rows."""

@@ -1,0 +1,308 @@
+"""A site's numbers in standard deviations, made on blocks of rows: columns, and curves of them.
+
+No second copy of the columns is held: of every column a site remembers its mean and its spread,
+and a bit a row where values are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
+from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
+from cipherdag.statistics.array_functions import Array, functions_of, host, like
+from cipherdag.statistics.regression_fits import LEAST_REST
+
+CURVES = 1
+"""Regressors that a number of S brings beside itself."""
+CHUNK_VALUES = 2**17
+"""Of the blocks that a processor computes with together: they stay in its cache."""
+WHOLE_VALUES, WHOLE_ROWS = 2**24, 2**13
+"""Up to which all rows are one block, which need not be made again."""
+FEWEST_ROWS = 64
+"""Of a block."""
+SPARE_VALUES = 2**21
+"""Memory that blocks take and give back without asking the system, which clears it slowly."""
+BYTES_PER_VALUE = 64
+"""On a card: of a value, its curve, and what is made of both."""
+WIDEST_EXPONENT = 1000
+WELL_CENTRED = 1e-5
+"""Least variance, in squares of the mean, that squares about another origin tell."""
+
+
+class Scale(NamedTuple):
+    """How a column is standardised: (value * unit - mean) * inverse.
+
+    Attributes:
+        unit: A power of two, so that no square is too large or too small.
+        mean: Of the values in units.
+        inverse: One over their spread; 0 where they are constant.
+    """
+
+    unit: float
+    mean: float
+    inverse: float
+
+    @classmethod
+    def of(cls, present: FloatVector) -> Scale:
+        """The scale of a column's values, none of them missing."""
+        if not len(present):
+            return cls(1.0, 0.0, 0.0)
+        largest = max(float(present.max()), -float(present.min()))
+        exponent = np.clip(np.frexp(largest)[1], -WIDEST_EXPONENT, WIDEST_EXPONENT)
+        unit = float(np.ldexp(1.0, -exponent))
+        centred = present * unit
+        mean = float(centred.mean())
+        centred -= mean
+        spread = float(np.sqrt(centred @ centred / len(centred)))
+        varies = spread > LEAST_REST * largest * unit
+        return cls(unit, mean, 1.0 / spread if varies else 0.0)
+
+
+def curves(numbers: Array) -> Array:
+    """What regressions on S take of its numbers, (..., k, n), beside themselves: their squares."""
+    return numbers * numbers
+
+
+class Numbers(NamedTuple):
+    """Columns of numbers that are read in standard deviations.
+
+    Attributes:
+        columns: As they are, shape (n,) each.
+        scales: Their `Scale`, shape (3, k, 1).
+    """
+
+    columns: list[Array]
+    scales: Array
+
+    def rows(self, part: slice = slice(None)) -> Array:
+        """Some rows, NaN where missing, shape (k, r)."""
+        joined = functions_of(self.scales).concatenate([column[part] for column in self.columns])
+        block = joined.reshape(len(self.columns), -1)
+        unit, mean, inverse = self.scales
+        block *= unit
+        block -= mean
+        block *= inverse
+        return block
+
+
+class StandardColumns:
+    """The numbers of one site in standard deviations.
+
+    Attributes:
+        rows: How many there are, once a column was read.
+    """
+
+    def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
+        self._column, self._device = column, device
+        np.empty(SPARE_VALUES)  # from here on the allocator keeps as much of what is freed
+        self.rows = 0
+        self._scales: dict[int, Scale] = {}
+        self._pattern_of: dict[int, int] = {}
+        # by packed bits, which rows miss a value
+        self._patterns: dict[bytes, int] = {}
+        self._placed: dict[int, Array] = {}
+
+    def standard(self, variable: int) -> FloatVector:
+        """All values in deviations from their mean, NaN where missing, shape (n,)."""
+        unit, mean, inverse = self._scale(variable)
+        return (self._column(variable) * unit - mean) * inverse
+
+    def patterns(self, variables: Sequence[int]) -> IndexArray:
+        """Read columns; of each the number of its pattern of missing values, 0 for none, (k,)."""
+        for variable in variables:
+            self._scale(variable)
+        return np.array([self._pattern_of[variable] for variable in variables], dtype=np.int64)
+
+    def complete(self, patterns: IndexArray) -> BoolVector | None:
+        """The rows that miss a value by none of some patterns, shape (n,); None for all of them."""
+        wanted = {*patterns.tolist()}
+        packed = [bits for bits, pattern in self._patterns.items() if pattern in wanted]
+        if not packed:
+            return None
+        missing = np.bitwise_or.reduce([np.frombuffer(bits, dtype=np.uint8) for bits in packed])
+        return ~np.unpackbits(missing, count=self.rows).view(np.bool_)
+
+    def numbers(self, variables: IndexArray) -> Numbers:
+        """Some of them, shape (k,), to be read in standard deviations."""
+        chosen = variables.tolist()
+        columns = [self._on_device(variable) for variable in chosen]
+        scales = np.array([self._scales[variable] for variable in chosen])
+        return Numbers(columns, like(scales.T[:, :, None], columns[0]))
+
+    def placed(self, values: NDArray[Any]) -> Array:
+        """An array where the columns are computed with."""
+        return placed(values, self._device)
+
+    def whole(self, width: int) -> bool:
+        """Whether so many columns have so few rows that all of them are one block."""
+        return width * self.rows <= WHOLE_VALUES and self.rows <= WHOLE_ROWS
+
+    def rows_at_once(self, width: int) -> int:
+        """Rows of a block of so many columns: all of them if they are few."""
+        if self.whole(width):
+            return max(self.rows, 1)
+        most = CHUNK_VALUES
+        if self._device != PROCESSOR:
+            most = batch_bytes(self._device) // BYTES_PER_VALUE
+        return max(most // width, FEWEST_ROWS)
+
+    def _scale(self, variable: int) -> Scale:
+        if variable not in self._scales:
+            column = self._column(variable)
+            self.rows = len(column)
+            missing = np.isnan(column)
+            gaps = bool(missing.any())
+            pattern = 0
+            if gaps:
+                bits = np.packbits(missing).tobytes()
+                pattern = self._patterns.setdefault(bits, len(self._patterns) + 1)
+            self._pattern_of[variable] = pattern
+            self._scales[variable] = Scale.of(column[~missing] if gaps else column)
+        return self._scales[variable]
+
+    def _on_device(self, variable: int) -> Array:
+        if variable not in self._placed:
+            self._placed[variable] = placed(self._column(variable), self._device)
+        return self._placed[variable]
+
+
+Rows = tuple[Array, Array | None]
+"""A block of rows, 0 in those that do not count, and which do, shape (r,); None for all of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Numbers, and their curves behind them, centred over the rows that have all of them.
+
+    Of k ``numbers``, by ascending ``variables``, there are m columns, with curves where ``curved``.
+    They have means (``origin``), deviations, and one over these (``scales``), each (m,), 0 where
+    constant. ``complete`` rows count, shape (n,); None for all of them. ``table`` has the
+    correlations of these columns, at ``index``, and more, or variances alone; ``held`` are all
+    rows, where they are few.
+    """
+
+    source: StandardColumns
+    numbers: Numbers
+    variables: IndexArray
+    curved: bool
+    complete: Array | None
+    count: int
+    origin: FloatVector
+    deviations: FloatVector
+    scales: FloatVector
+    table: FloatArray
+    index: IndexArray
+    held: Rows | None = None
+
+    @classmethod
+    def over(
+        cls,
+        source: StandardColumns,
+        variables: IndexArray,
+        complete: BoolVector | None,
+        *,
+        curved: bool,
+        crossed: bool,
+    ) -> Columns:
+        """Columns of variables, ascending, over complete rows; ``crossed`` for regressions."""
+        count = source.rows if complete is None else int(complete.sum())
+        rows = None if complete is None else source.placed(complete)
+        zeros = np.zeros(len(variables) * (1 + CURVES * curved))
+        index = np.arange(len(zeros))
+        numbers = source.numbers(variables)
+        over = source, numbers, variables, curved, rows, count
+        made = cls(*over, zeros, zeros, zeros, zeros, index)
+        for _ in range(2):
+            mean, table = made._moments(crossed=crossed)
+            made = replace(made, origin=made.origin + mean)
+            variance = table.diagonal() if crossed else table
+            # squares far from the mean would lose its digits
+            if (variance >= WELL_CENTRED * mean**2).all():
+                break
+        varies = variance > (LEAST_REST * made.origin) ** 2
+        deviations = np.where(varies, np.sqrt(np.maximum(variance, 0.0)), 0.0)
+        scales = np.where(varies, 1.0 / np.where(varies, deviations, 1.0), 0.0)
+        made = replace(made, deviations=deviations, scales=scales)
+        if crossed:
+            table *= made.scales
+            table *= made.scales[:, None]
+        held = next(made.blocks()) if source.whole(len(zeros)) else None
+        return replace(made, table=table, held=held)
+
+    def of(self, variables: IndexArray, *, curved: bool) -> Columns:
+        """Some of the numbers, with the correlations that are known here."""
+        places = np.searchsorted(self.variables, variables)
+        columns = self.regressors(places[None], curved=curved)[0]
+        return replace(
+            self,
+            numbers=self.source.numbers(variables),
+            variables=variables,
+            curved=curved,
+            origin=self.origin[columns],
+            deviations=self.deviations[columns],
+            scales=self.scales[columns],
+            index=self.index[columns],
+        )
+
+    def correlations(
+        self, regressors: IndexArray, numbers: IndexArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Correlations of regressors among them, (U, m, m), and with numbers, (U, d, m)."""
+        if self.table.ndim > 1 or self.held is None:
+            places, others = self.index[regressors], self.index[numbers]
+            among = self.table[places[:, :, None], places[:, None]]
+            return among, self.table[others[:, :, None], places[:, None]]
+        block, _ = self.held
+        given = block[like(regressors, block)]
+        turned, scales = given.swapaxes(1, 2), self.scales[regressors][:, None]
+        among = host(given @ turned) * (scales * scales.swapaxes(1, 2) / self.count)
+        across = host(block[like(numbers, block)] @ turned)
+        return among, across * (scales * self.scales[numbers][:, :, None] / self.count)
+
+    def regressors(self, given: IndexArray, *, curved: bool) -> IndexArray:
+        """The columns of sets of numbers, shape (U, k), and of their curves, shape (U, m)."""
+        steps = len(self.variables) * np.arange(1 + CURVES * curved)
+        return (given[:, None] + steps[:, None]).reshape(len(given), -1)
+
+    def blocks(self, others: int = 0) -> Iterator[Rows]:
+        """Yield blocks of rows that fit a cache with so many others, and which of them count.
+
+        Blocks have shape (m, r), 0 in rows that do not count.
+        """
+        if self.held is not None:
+            yield self.held
+            return
+        size = self.source.rows_at_once(len(self.origin) + others)
+        origin = self.source.placed(self.origin[:, None])
+        for start in range(0, self.source.rows, size):
+            part = slice(start, start + size)
+            block = self.numbers.rows(part)
+            xp, counts = functions_of(block), None
+            if self.curved:
+                block = xp.concatenate([block, curves(block)])
+            block -= origin
+            if self.complete is not None:
+                counts = self.complete[part]
+                block = xp.where(counts, block, 0.0)
+            yield block, counts
+
+    def _moments(self, *, crossed: bool) -> tuple[FloatVector, FloatArray]:
+        """Means, and covariances or variances alone."""
+        total, second = 0.0, 0.0
+        for block, _ in self.blocks():
+            total = total + block.sum(axis=1)
+            second = second + (block @ block.T if crossed else dots(block, block))
+        mean, products = (host(each) / self.count for each in (total, second))
+        products -= np.outer(mean, mean) if crossed else mean**2
+        return mean, products
+
+
+def dots(first: Array, second: Array) -> Array:
+    """The sums of the products of two arrays' rows, shape (k,) of (k, n)."""
+    return functions_of(first).einsum("ij,ij->i", first, second)

@@ -1,0 +1,229 @@
+"""Score tests of two numbers given numbers, with heteroscedasticity-consistent variances.
+
+Squares of S are regressors too where a site has enough rows. Tests over the same rows are done
+together (`shared_rows`), those with gaps of their own one by one.
+
+Source: White, Econometrica 48 (1980) 817-838.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
+from cipherdag.sites.compute.device import Device
+from cipherdag.sites.compute.score_tests.columns import CURVES, Columns, StandardColumns, curves
+from cipherdag.sites.compute.score_tests.residuals import FEWEST_REST, products, pseudo_inverse
+from cipherdag.sites.compute.score_tests.shared_rows import distinct_numbers, shared_moments
+from cipherdag.statistics.array_functions import Array, at_least, functions_of, host, like
+from cipherdag.statistics.regression_fits import LEAST_REST
+
+ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
+"""Scores U, their null variances V, and rows less coefficients, by test, shape (B,) each."""
+
+ROWS_PER_SQUARE = 10
+"""Rows per coefficient from which squares of S are among them."""
+MOST_TESTS, FEWEST_TESTS = 512, 32
+"""Of a part: so many residuals fit a cache, and fewer would not pay for its matrix."""
+MOST_VARIABLES = 128
+"""Of a part that needs its own correlations."""
+MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
+"""Up to which a site makes all of them once."""
+LEAST_SHARED, FEWEST_SHARED = 2**16, 4
+"""Rows times tests, and tests, from which those with gaps of their own are done together."""
+MOST_ALONE, ALONE_VALUES = 2**20, 2**15
+"""Rows up to which a test may copy its columns, and values that are copied at a time."""
+
+
+class NumberScores:
+    """Score tests of numbers given numbers at one site."""
+
+    def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
+        self._columns = StandardColumns(column, device)
+        self._shared_columns: Columns | None = None
+        self._asked = 0
+
+    def standard(self, variable: int) -> FloatVector:
+        """The values in deviations from their mean, zeros where they are constant."""
+        return self._columns.standard(variable)
+
+    def answer(self, tests: IndexArray) -> ScoreMoments:
+        """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0: not done."""
+        moments = np.zeros((3, len(tests)))
+        alone: list[IndexArray] = []
+        for mine, patterns in self._by_rows(tests):
+            if patterns.any() and self._better_alone(len(mine)):
+                alone.append(mine)
+            else:
+                complete = self._columns.complete(patterns)
+                moments[:, mine] = self._together(tests[mine], complete)
+        if alone:
+            each = np.concatenate(alone)
+            most = max(ALONE_VALUES // (tests.shape[1] * self._columns.rows), 1)
+            for first in range(0, len(each), most):
+                at = each[first : first + most]
+                moments[:, at] = self._one_by_one(tests[at])
+        return moments[0], moments[1], moments[2]
+
+    def _by_rows(self, tests: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
+        """Yield tests over the same rows, and their patterns of missing values, 0 for none."""
+        if not len(tests):
+            return
+        variables, index = distinct_numbers(tests)
+        patterns = self._columns.patterns(variables.tolist())
+        if not patterns.any():
+            yield np.arange(len(tests)), patterns[:1]
+            return
+        each = np.sort(patterns[index], axis=1)
+        each[:, 1:][each[:, 1:] == each[:, :-1]] = 0
+        keys, owner = np.unique(np.sort(each, axis=1), axis=0, return_inverse=True)
+        order = np.argsort(owner.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(owner.ravel()))
+        yield from zip(np.split(order, ends[:-1]), keys, strict=True)
+
+    def _better_alone(self, count: int) -> bool:
+        """Whether so many tests are faster done one by one, in memory that does not matter."""
+        rows = self._columns.rows
+        return count * rows < LEAST_SHARED or (count < FEWEST_SHARED and rows <= MOST_ALONE)
+
+    def _together(self, tests: IndexArray, complete: BoolVector | None) -> FloatArray:
+        """Moments of tests over the same rows, shape (3, B)."""
+        moments, given = np.zeros((3, len(tests))), tests.shape[1] - 2
+        count = self._columns.rows if complete is None else int(complete.sum())
+        if count <= FEWEST_REST:
+            return moments
+        curved = bool(_curved(count, given))
+        variables, _ = distinct_numbers(tests)
+        shared = self._shared(variables, complete, len(tests), curved=curved, crossed=given > 0)
+        held = shared is not None and shared.held is not None
+        parts = _parts(tests, whole=shared is not None, most=len(tests) if held else MOST_TESTS)
+        for part in parts:
+            variables, index = distinct_numbers(tests[part])
+            if shared is None:
+                columns = Columns.over(
+                    self._columns, variables, complete, curved=curved, crossed=given > 0
+                )
+            elif held:
+                columns, index = shared, np.searchsorted(shared.variables, tests[part])
+            else:
+                columns = shared.of(variables, curved=curved)
+            moments[:, part] = shared_moments(columns, index, curved=curved)
+        return moments
+
+    def _shared(
+        self,
+        variables: IndexArray,
+        complete: BoolVector | None,
+        n_tests: int,
+        *,
+        curved: bool,
+        crossed: bool,
+    ) -> Columns | None:
+        """All columns, over all rows made once; None if neither rows nor correlations are few."""
+        last = self._shared_columns
+        if (
+            complete is None
+            and last is not None
+            and last.curved >= curved
+            and np.isin(variables, last.variables).all()
+        ):
+            return last
+        if complete is None:
+            # further questions will use them too
+            self._asked += n_tests
+            n_tests = self._asked
+            if last is not None:
+                variables = np.union1d(variables, last.variables)
+        width = len(variables) * (1 + CURVES * curved)
+        crossed = crossed and width**2 <= min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests)
+        if not (crossed or self._columns.whole(width)):
+            return None
+        made = Columns.over(self._columns, variables, complete, curved=curved, crossed=crossed)
+        if complete is None:
+            self._shared_columns = made
+        return made
+
+    def _one_by_one(self, tests: IndexArray) -> FloatArray:
+        """Moments of tests over rows of their own each, shape (3, B)."""
+        variables, index = distinct_numbers(tests)
+        values = self._columns.numbers(variables).rows()
+        block = values[like(index, values)]
+        xp = functions_of(block)
+        complete = ~xp.isnan(block).any(axis=1)
+        block = xp.where(complete[:, None], block, 0.0)
+        count = host(complete.sum(axis=1)).astype(np.float64)
+        moments = np.zeros((3, len(tests)))
+        curved = _curved(count, tests.shape[1] - 2)
+        for chosen, square in ((curved, True), (~curved, False)):
+            if chosen.any():
+                at = slice(None) if chosen.all() else like(np.flatnonzero(chosen), block)
+                part, where = block[at], complete[at]
+                if square:
+                    part = xp.concatenate([part, curves(part[:, 2:])], axis=1)
+                left, rest = _residuals(part, where, like(count[chosen], block))
+                moments[:, chosen] = host(products(left, rest, where))
+        return moments
+
+
+def _curved(count: Any, given: int) -> Any:
+    """Whether so many rows are enough for curves of so many numbers."""
+    return (count >= ROWS_PER_SQUARE * ((1 + CURVES) * given + 2)) & (given > 0)
+
+
+def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]:
+    """Tests (x, y, s1, ...) that share residuals, at most so many at a time.
+
+    Parts are of any number of variables where they may be ``whole``; given nothing there are
+    `MOST_TESTS` variables on each side.
+    """
+    given = np.sort(tests[:, 2:], axis=1)
+    if not given.size:
+        # given nothing, tiles of the square of all pairs
+        variables, index = distinct_numbers(tests)
+        tiles = index // MOST_TESTS
+        codes = tiles[:, 0] * len(variables) + tiles[:, 1]
+        order = np.argsort(codes, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        return
+    # sets are of neighbours of x
+    waiting = [np.lexsort((tests[:, 1], *given.T[::-1], tests[:, 0]))]
+    while waiting:
+        part = waiting.pop()
+        few = whole or len(part) <= FEWEST_TESTS or len(np.unique(tests[part])) <= MOST_VARIABLES
+        if few and len(part) <= most:
+            yield part
+        else:
+            middle = len(part) // 2
+            waiting += [part[middle:], part[:middle]]
+
+
+def _residuals(block: Array, complete: Array, count: Array) -> tuple[Array, Array]:
+    """Residuals of the first two given the others, (B, 2, n), and rows less coefficients.
+
+    Both are 0 where the others leave nothing.
+
+    Both are 0 where the others leave nothing. The block, (B, 2 + k, n), is 0 in rows that do not
+    count, and is overwritten.
+    """
+    xp = functions_of(block)
+    mean = block.sum(axis=2) / at_least(count, 1.0)[:, None]
+    block -= mean[:, :, None]
+    block *= complete[:, None]
+    among = block @ block.swapaxes(1, 2)
+    size = xp.sqrt(xp.diagonal(among, 0, 1, 2))
+    varies = size > LEAST_REST * abs(mean) * xp.sqrt(count)[:, None]
+    scale = xp.where(varies, 1.0 / xp.where(varies, size, 1.0), 0.0)
+    both, rest = block[:, :2] * scale[:, :2, None], count - 1.0
+    if block.shape[1] > 2:  # noqa: PLR2004
+        among = among * scale[:, :, None] * scale[:, None]
+        inverse, ranks = pseudo_inverse(among[:, 2:, 2:])
+        slopes = (among[:, :2, 2:] @ inverse) * scale[:, None, 2:]
+        both -= slopes @ block[:, 2:]
+        rest = rest - ranks
+    left = xp.einsum("ijk,ijk->ij", both, both)
+    done = (left > LEAST_REST).all(axis=1) & (rest >= FEWEST_REST)
+    both *= done[:, None, None]
+    return both, xp.where(done, rest, 0.0)

@@ -1,0 +1,277 @@
+"""A site's answer to the score test, of columns of any type, by its regression of each mixed test.
+
+In a test of categories and numbers together the response is fitted on S by the site's Newton steps,
+and the other variable is scored. Two numbers have their residuals multiplied (`residual_scores`).
+Variances of a categorical response are those of its likelihood, times n / (n - k) for n rows and k
+coefficients. Squares of the numbers in S are regressors too where the site has enough rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.scores.score_sums import MOST_SCORE, Scores, ScoreSums, score_shape
+from cipherdag.sites.compute.counter import DiscreteColumns
+from cipherdag.sites.compute.device import Device
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.steps import model_step, site_fit
+from cipherdag.sites.compute.score_tests.numbers import ROWS_PER_SQUARE, NumberScores
+from cipherdag.sites.compute.score_tests.residuals import RegressionScores, residual_scores
+from cipherdag.sites.compute.score_tests.tables import TableScoreTests, normal_score
+from cipherdag.statistics.array_functions import Array, functions_of, quantiles
+from cipherdag.statistics.newton import step_parts
+from cipherdag.statistics.regression_fits import LEAST_REST, Fit
+from cipherdag.statistics.regression_models import (
+    Regression,
+    column_count,
+    outputs,
+    predictor_columns,
+)
+
+FENCE = 3.0
+"""Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
+FEWEST_EVENTS = 2
+"""Rows of the rarest category of a response per coefficient of S."""
+LEAST_RANK = 1e-9
+"""Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
+
+
+class SiteRegressions:
+    """Score tests over one site's columns; null fits are cached, as tests share them."""
+
+    def __init__(
+        self,
+        categories: tuple[int, ...],
+        column: Callable[[int], FloatVector],
+        standard: Callable[[int], FloatVector],
+        device: Device,
+    ) -> None:
+        self._p = p = len(categories)
+        # the squares of numbers come after the variables
+        self._categories = (*categories, *(0,) * p)
+
+        def values(variable: int) -> FloatVector:
+            if variable < p:
+                return column(variable)
+            return standard(variable - p) ** 2
+
+        self._expand = Expansion.of_site(self._categories, values, device)
+        self._fits: dict[Regression, Fit] = {}
+
+    def scores(self, model: Regression) -> RegressionScores | None:
+        """The scores of a test of the model's last predictor; None where the site cannot do it."""
+        size = math.prod(score_shape(model, self._categories))
+        model = self._curved(model)
+        design, response = self._expand.rows(model)
+        tested = model.predictors[-1]
+        width = predictor_columns(self._categories[tested])
+        xp, last = functions_of(design), design.shape[1] - width
+        nuisance, other = design[:, :last], design[:, last:]
+        rest = float(len(response) - nuisance.shape[1])
+        if size == 0 or rest < 1.0:
+            return None
+        if not self._categories[tested]:
+            other = _standardised(other)
+        if not other.any():
+            return None
+        if not self._categories[model.response]:
+            return residual_scores(nuisance, xp.column_stack([response, other]))
+        fit = self._fit(model, nuisance, response)
+        if fit.degenerate or fit.limiting_rows < FEWEST_EVENTS * nuisance.shape[1]:
+            return None
+        scores, covariance = self._of_categories(model, fit, (nuisance, other), response)
+        return RegressionScores(scores, covariance * (len(response) / rest), rest)
+
+    def moments(
+        self, model: Regression, test: RegressionScores, n_rows: int
+    ) -> tuple[FloatVector, float, float]:
+        """Scores of all components, shape (K,), a first category's among them, a, and f.
+
+        Several are weighted: as in `table_moments`, by their variances.
+        """
+        each: FloatMatrix = np.ones((1, 1))
+        for side in score_shape(model, self._categories):
+            # the first category's score is the others' sum, negated
+            contrast = (
+                np.vstack([-np.ones(side - 1), np.eye(side - 1)]) if side > 1 else np.eye(side)
+            )
+            each = np.kron(each, contrast).astype(np.float64)
+        scores, covariances = each @ test.scores, each @ test.covariance @ each.T
+        variances, share = np.maximum(covariances.diagonal(), 0.0), test.rows / n_rows
+        if len(scores) == 1:
+            return scores, float(variances[0]), 0.0
+        weights = 1.0 / np.maximum(variances / share, 1.0)
+        scale, most = np.sqrt(weights), MOST_SCORE * share * math.sqrt(n_rows)
+        squared = float(((scale[:, None] * covariances * scale) ** 2).sum())
+        rare = float((weights**2 * variances).sum()) * share
+        mean = float((weights * variances).sum())
+        return np.clip(scale * scores, -most, most), mean, math.sqrt(squared + rare / 2.0)
+
+    def _fit(self, model: Regression, nuisance: Array, response: Array) -> Fit:
+        """The fit of the response on S, over the rows of the test."""
+        tested = model.predictors[-1]
+        gaps = (tested,) if self._expand.incomplete([tested]) else ()
+        null = replace(model, predictors=model.predictors[:-1], complete_in=gaps)
+        if null not in self._fits:
+            categories = self._categories[model.response]
+            step = partial(
+                model_step, nuisance, response, categories=categories, ordered=null.ordered
+            )
+            self._fits[null] = site_fit(null, self._categories, step)
+        return self._fits[null]
+
+    def _curved(self, model: Regression) -> Regression:
+        """The model with the squares of the numbers in S, if there are rows enough for them."""
+        *given, tested = model.predictors
+        squares = [self._p + v for v in given if not self._categories[v]]
+        curved = replace(model, predictors=(*given, *squares, tested))
+        columns = column_count(curved, self._categories)
+        enough = self._expand.complete(model) >= ROWS_PER_SQUARE * columns
+        return curved if squares and enough else model
+
+    def _of_categories(
+        self, model: Regression, fit: Fit, designs: tuple[Array, Array], response: Array
+    ) -> tuple[FloatVector, FloatMatrix]:
+        """Scores of coefficients that are 0, and their covariances given those of S."""
+        nuisance, other = designs
+        categories = self._categories[model.response]
+        zeros = np.zeros(other.shape[1])
+        if model.ordered:
+            coefficients = np.concatenate([fit.coefficients, zeros])
+            tested = np.arange(len(coefficients)) >= len(fit.coefficients)
+        else:
+            by_output = fit.coefficients.reshape(outputs(categories), -1)
+            coefficients = np.column_stack([by_output, np.tile(zeros, (len(by_output), 1))]).ravel()
+            columns = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
+            tested = np.tile(columns, len(by_output))
+        step = model_step(
+            functions_of(nuisance).column_stack([nuisance, other]),
+            response,
+            coefficients,
+            categories,
+            ordered=model.ordered,
+        )
+        _, gradient, hessian = step_parts(step, len(coefficients))
+        return _efficient(gradient, hessian, tested)
+
+
+def _standardised(other: Array) -> Array:
+    """A scored number, clipped and in deviations; 0 where it does not vary, shape (n, 1)."""
+    other = _within_fences(other)
+    centred = other - other.mean(axis=0)
+    spread = math.sqrt(float((centred**2).mean()))
+    largest = float(abs(other).max())
+    scaled = centred / max(spread, float(np.finfo(np.float64).tiny))
+    return scaled if spread > LEAST_REST * largest else functions_of(other).zeros_like(other)
+
+
+def _within_fences(values: Array) -> Array:
+    """Numbers, shape (n, k), n > 0, clipped at Tukey's fences; where quartiles are one, none is."""
+    xp, (low, high) = functions_of(values), quantiles(values, (0.25, 0.75))
+    reach = xp.where(high > low, FENCE * (high - low), np.inf)
+    return xp.clip(values, low - reach, high + reach)
+
+
+def _efficient(
+    gradient: FloatVector, hessian: FloatMatrix, tested: NDArray[np.bool_]
+) -> tuple[FloatVector, FloatMatrix]:
+    """Scores of some coefficients and their covariances, given those of the others."""
+    across = hessian[np.ix_(tested, ~tested)]
+    among = np.linalg.pinv(hessian[np.ix_(~tested, ~tested)], hermitian=True)
+    variance = hessian[np.ix_(tested, tested)]
+    covariance = variance - across @ among @ across.T
+    positive = covariance.diagonal() > LEAST_REST * variance.diagonal()
+    scores = gradient[tested] - across @ (among @ gradient[~tested])
+    return np.where(positive, scores, 0.0), np.where(np.outer(positive, positive), covariance, 0.0)
+
+
+class SiteScores:
+    """Score tests over one site's rows; ``counted`` codes are of use unless all are numbers."""
+
+    def __init__(
+        self,
+        categories: tuple[int, ...],
+        column: Callable[[int], FloatVector],
+        counted: Callable[[], DiscreteColumns],
+        device: Device,
+    ) -> None:
+        self._counted = counted
+        self._numbers = NumberScores(column, device)
+        self._make = partial(SiteRegressions, categories, column, self._numbers.standard, device)
+
+    @cached_property
+    def _regressions(self) -> SiteRegressions:
+        """Of tests of categories and numbers together: these read all columns."""
+        return self._make()
+
+    def answer(self, question: ScoreSums) -> FloatVector:
+        """The site's scores and their moments as the question lays them out."""
+        sizes = question.sizes
+        # f of all tests first, and in the end of those of several components
+        sums = Scores(np.zeros(int(sizes.sum())), *np.zeros((5, question.n_tests)))
+        start = np.cumsum(sizes) - sizes
+        first = 0
+        for rows in question.rows():
+            tests = first + np.arange(len(rows))
+            first += len(rows)
+            numbers = question.of_numbers[tests]
+            self._by_table(question, rows, tests, start, sums)
+            self._of_numbers(rows[numbers], tests[numbers], start, sums)
+        for test, model in question.models.items():
+            if sizes[test]:
+                scores = self._regressions.scores(model)
+                if scores is not None:
+                    at = slice(start[test], start[test] + sizes[test])
+                    moments = self._regressions.moments(model, scores, question.n_rows)
+                    sums.scores[at], sums.means[test], sums.spreads[test] = moments
+                    sums.rows[test] = scores.rows
+                    form, rank = _form(scores)
+                    site_score = normal_score(np.array([form]), np.array([rank]))
+                    sums.site_scores[test], sums.sites[test] = site_score[:, 0]
+        return question.pack(sums._replace(spreads=sums.spreads[question.several]))
+
+    def _by_table(
+        self,
+        question: ScoreSums,
+        rows: IndexArray,
+        numbers: IndexArray,
+        start: IndexArray,
+        sums: Scores,
+    ) -> None:
+        """Fill in the tests of categorical x and y whose conditioning sets have one size."""
+        mine = question.by_table[numbers] & (question.sizes[numbers] > 0)
+        levels = np.array(question.categories, dtype=np.int64)[rows[:, :2]]
+        for shape in sorted({*map(tuple, levels[mine].tolist())}):
+            chosen = np.flatnonzero(mine & (levels == shape).all(axis=1))
+            tests = numbers[chosen]
+            moments = TableScoreTests(self._counted()).answer(rows[chosen], question.n_rows)
+            sums.scores[start[tests][:, None] + np.arange(moments.scores.shape[1])] = moments.scores
+            sums.means[tests], sums.spreads[tests] = moments.means, moments.spreads
+            sums.rows[tests] = moments.rows
+            sums.site_scores[tests], sums.sites[tests] = moments.site_scores
+
+    def _of_numbers(
+        self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: Scores
+    ) -> None:
+        """Fill in the tests of numbers whose conditioning sets have one size."""
+        score, variance, rest = self._numbers.answer(rows)
+        sums.scores[start[tests]], sums.means[tests], sums.rows[tests] = score, variance, rest
+        done = rest > 0
+        form: FloatVector = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
+        sums.site_scores[tests], sums.sites[tests] = normal_score(form, done.astype(np.float64))
+
+
+def _form(test: RegressionScores) -> tuple[float, float]:
+    """The score statistic U' V^+ U (pseudo-inverse), and the rank of V."""
+    values, vectors = np.linalg.eigh(test.covariance)
+    positive = values > LEAST_RANK * max(float(values[-1]), 0.0)
+    along = vectors.T @ test.scores
+    form = float((along[positive] ** 2 / values[positive]).sum())
+    return form, float(positive.sum())

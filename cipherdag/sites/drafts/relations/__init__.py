@@ -1,1 +1,0 @@
-"""Which columns of a site are functions of others, and which rows are no drawn sample."""
