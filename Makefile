@@ -64,6 +64,7 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/errors_page.py
 	$(BIN)/python docs/tables_page.py
+	$(BIN)/python docs/disclosures.py
 	$(BIN)/python docs/plain_words.py
 	$(BIN)/python docs/json_page.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

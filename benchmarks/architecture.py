@@ -40,7 +40,7 @@ LIMITS = {
     "lines of the longest function": 70,
 }
 BUDGETS = {
-    "algorithms": 15178,
+    "algorithms": 14674,
     "audit": 1499,
     "cli": 4573,
     "deployment": 1895,
@@ -51,11 +51,11 @@ BUDGETS = {
     "privacy": 5283,
     "program": 446,
     "protocol": 5603,
-    "questions": 5278,
-    "results": 1474,
+    "questions": 5469,
+    "results": 1486,
     "sites": 24272,
     "statistics": 1942,
-    "the root": 971,
+    "the root": 994,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
 

@@ -33,10 +33,10 @@ from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.site_view import SiteView

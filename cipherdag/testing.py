@@ -24,6 +24,7 @@ from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.question import Question
 from cipherdag.results.folder import verify_folder
 from cipherdag.results.run import Run
+from cipherdag.results.sentences import disclosed_by
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
@@ -100,13 +101,13 @@ def says_what_it_is_and_leaks(trial: Trial) -> None:
 
 
 def discloses_with_every_choice(trial: Trial) -> None:
-    """Whatever is chosen, sentences say what the coordinator learns."""
+    """Whatever is chosen, it declares what a run may disclose."""
     own: Any = trial.algorithm
     for name, known in options_of(type(trial.algorithm)).items():
         for choice in known.choices:
             with suppress(ParameterError):
                 said = replace(own, **grouped(type(own), {name: choice})).disclosures()
-                assert all([said, *(own.strip() for own in said)]), f"nothing with {name}={choice}"
+                assert said, f"nothing with {name}={choice}"
 
 
 def parameters_survive_being_written(trial: Trial) -> None:
@@ -145,26 +146,28 @@ def order_changes_nothing(trial: Trial) -> None:
     assert _found(trial.run(data=mirrored)) == first, "the order of the columns matters"
 
 
+def opens_only_what_it_declares(trial: Trial) -> None:
+    """All that its questions open they declare, their kinds do at most, and the algorithm does."""
+    _, _, heard = _heard(trial)
+    for part in (part for question, _ in heard for part in question.parts):
+        silent = [each for each in part.encodings if each.length and not each.discloses]
+        assert not silent, f"nobody declares some of {part.label}"
+        for who, declared in (
+            (f"kind {part.kind}", disclosed_by(part.kind)),
+            (trial.algorithm.title, trial.algorithm.disclosures()),
+        ):
+            undeclared = sorted({each.quantity for each in {*part.disclosures} - {*declared}})
+            assert not undeclared, f"{who} does not declare {'; '.join(undeclared)}"
+
+
 def sums_alone_decide(trial: Trial) -> None:
     """From the sums alone the same questions and the same outcome follow: nothing else leaks in."""
-    heard: list[tuple[bytes, FloatVector]] = []
-
-    def listening(facts: Facts) -> Generator[Question, FloatVector, tuple[Facts, Any]]:
-        asking = trial.algorithm.ask(facts)
-        answer: Any = None
-        try:
-            while True:
-                question = asking.send(answer)
-                answer = yield question
-                heard.append((content_digest(question), answer))
-        except StopIteration as finished:
-            return facts, finished.value
-
-    facts, outcome = trial.federation().ask(trial.algorithm.name, listening, seed=1).outcome
+    facts, outcome, heard = _heard(trial)
     again = trial.algorithm.ask(facts)
     answer: Any = None
-    for number, (digest, sums) in enumerate(heard, start=1):
-        assert content_digest(again.send(answer)) == digest, f"question {number} is another one"
+    for number, (question, sums) in enumerate(heard, start=1):
+        same = content_digest(again.send(answer)) == content_digest(question)
+        assert same, f"question {number} is another one"
         answer = sums
     try:
         again.send(answer)
@@ -183,7 +186,7 @@ def a_saved_run_verifies_and_loads(trial: Trial) -> None:
         loaded = Run.load(Path(folder) / "result", made_by=trial.algorithm)
     assert loaded.to_dict() == result.to_dict(), "the saved result reads back differently"
     page = loaded.page()
-    for sentence in trial.algorithm.disclosed(loaded.finding):
+    for sentence in loaded.disclosures:
         assert _escaped(sentence) in page, f"the report does not say: {sentence}"
 
 
@@ -194,10 +197,29 @@ LAWS: tuple[Callable[[Trial], None], ...] = (
     sites_refuse_it_unless_their_policy_names_it,
     protections_agree_to_the_last_bit,
     order_changes_nothing,
+    opens_only_what_it_declares,
     sums_alone_decide,
     a_saved_run_verifies_and_loads,
 )
 """Every law by itself, for a test that is parametrised over them."""
+
+
+def _heard(trial: Trial) -> tuple[Facts, Any, list[tuple[Question, FloatVector]]]:
+    """What a run knew before, its outcome, and its questions with their sums."""
+    heard: list[tuple[Question, FloatVector]] = []
+
+    def listening(facts: Facts) -> Generator[Question, FloatVector, tuple[Facts, Any]]:
+        asking = trial.algorithm.ask(facts)
+        answer: Any = None
+        try:
+            while True:
+                question = asking.send(answer)
+                answer = yield question
+                heard.append((question, answer))
+        except StopIteration as finished:
+            return facts, finished.value
+
+    return (*trial.federation().ask(trial.algorithm.name, listening, seed=1).outcome, heard)
 
 
 def _sums(run: Run[Any]) -> list[str]:

@@ -29,6 +29,7 @@ from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import ColumnTypes
+from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import Question
 
@@ -227,22 +228,13 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
             and (not known.preset or values[name] != known.default)
         }
 
-    @property
-    def leaves(self) -> str:
-        """What leaves all sites together, at most, in one sentence, for who approves a plan.
-
-        Empty: whether tests open bits, or else the first sentence of `disclosures`, says it.
-        """
-        return ""
-
     @abstractmethod
-    def disclosures(self) -> tuple[str, ...]:
-        """The sentences on what the opened sums disclose to the coordinator, at least one."""
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """All that a run with these parameters may disclose, at least one thing.
 
-    def disclosed(self, conclusion: Conclusion) -> tuple[str, ...]:
-        """What the opened sums of one run disclosed: of `disclosures` those that it came to."""
-        del conclusion
-        return self.disclosures()
+        What its questions say that they disclose is among them; which of them are asked, the
+        columns and earlier sums may decide.
+        """
 
     @property
     def most_rounds(self) -> int | None:

@@ -4,8 +4,7 @@ Source: Friedman, Goldszmidt and Wyner, "Data analysis with Bayesian networks: a
 approach", UAI 1999: the confidence of a feature is the share of replicates whose graph has it.
 
 Leaks:
-    What the algorithm leaks, once more for every replicate. Which rows a site drew nobody else can
-    tell (`cipherdag.sites.answers.resampling`).
+    Which rows a site drew nobody else can tell (`cipherdag.sites.answers.resampling`).
 """
 
 from __future__ import annotations
@@ -90,11 +89,3 @@ def resampled(
         return (yield Bundle(parts=parts) if isinstance(question, Bundle) else parts[0])
 
     return map_questions(asking, answer)
-
-
-def once_more(replicates: int) -> str:
-    """The disclosure that a bootstrap adds."""
-    return (
-        f"All of this once more for each of {replicates} replicates over rows that the sites drew "
-        "from among theirs; which rows, only each site knows."
-    )

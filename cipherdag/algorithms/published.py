@@ -20,12 +20,10 @@ class Published:
         varied: Parameters that the publication varies or does not state, or that change no result;
             all others have the value above, or their default.
         needed: Those of ``varied`` of which no default is right.
-        opened: What a run opens to everybody, in words.
     """
 
     parameters: Mapping[str, Any]
     varied: frozenset[str]
-    opened: str
     needed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
+from cipherdag.algorithms.parameters import grouped
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
@@ -45,6 +46,7 @@ from cipherdag.cli.parameters import (
 )
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.questions.disclosure import sentences
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Algorithm
@@ -207,10 +209,11 @@ def _say_what_is_not_protected(name: str, source: str) -> None:
             "--min-cell-size contradicts --as-published: no count is small there",
             remedy="Leave out --min-cell-size, or --as-published.",
         )
-    opened = algorithm_class(name).published[source].opened
+    cls = algorithm_class(name)
+    opened = sentences(cls(**grouped(cls, cls.published[source].parameters)).disclosures())
     click.echo(
         f"As published ({source}): small counts are not protected, nor what one site alone can "
-        f"test; everybody in the run learns {opened}.",
+        f"test. Opened: {' '.join(opened)}",
         err=True,
     )
 

@@ -1,9 +1,7 @@
 """One test over all sites from p-values that add up, as they are or as logarithms.
 
 Leaks:
-    Every site and whoever carries the messages see which triplets are tested, by position. The
-    coordinator sees the sums over the sites that `CombinedEvidence` lists, per triplet.
-    They are exact: of columns of few values over few sites they often have one solution in whole
+    Sums are exact: of columns of few values over few sites they often have one solution in whole
     numbers, the sites' tables. Policies refuse plans that open them unless they say
     ``reveal = "sums"``.
 """
@@ -18,6 +16,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, PositionRows
 from cipherdag.questions.ci_tests import CITestSpec, tests_of
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, mean_of, segments, unpack_blocks
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import (
@@ -69,7 +68,13 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves = "statistics of conditional-independence tests that add up over sites"
+    discloses = sums(
+        Quantity.P_VALUES,
+        Quantity.TEST_ROWS,
+        Quantity.LOG_P_VALUES,
+        Quantity.SITES,
+        Quantity.RELIABILITY,
+    )
     resamplable = True
     countable = True
 
@@ -124,15 +129,21 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         total, rows = sum(self.counts), float(self.max_rows)
         if self.combination == "weighted_p":
             return (
-                Encoding(length=total, bound=rows, resolution_bits=P_BITS),
-                Encoding(length=total, bound=rows),
+                Encoding(total, rows, sums(Quantity.P_VALUES), resolution_bits=P_BITS),
+                Encoding(total, rows, sums(Quantity.TEST_ROWS)),
             )
+        logs = Encoding(
+            total,
+            -2.0 * math.log(SMALLEST_P),
+            sums(Quantity.LOG_P_VALUES),
+            resolution_bits=LOG_BITS,
+        )
         reliability = Encoding(
-            length=total, bound=self.rows_per_cell, resolution_bits=RELIABILITY_BITS
+            total, self.rows_per_cell, sums(Quantity.RELIABILITY), resolution_bits=RELIABILITY_BITS
         )
         return (
-            Encoding(length=total, bound=-2.0 * math.log(SMALLEST_P), resolution_bits=LOG_BITS),
-            Encoding(length=total, bound=1.0),
+            logs,
+            Encoding(total, 1.0, sums(Quantity.SITES)),
             reliability,
         )
 

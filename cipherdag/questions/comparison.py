@@ -48,9 +48,6 @@ def secure_max(
         Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds. Where a site left
         after a group had risen, and no other site was seen to come as high since, -1: the upper
         bound still holds, the lower one may have been that site's.
-
-    Leaks:
-        The maximum of every group, nothing else of any site (see the module).
     """
     low = np.zeros_like(upper)
     high = upper.copy()
@@ -79,9 +76,6 @@ def secure_min(
 
     As `secure_max`, but ``ask`` makes the question "is your value below each threshold?"; -1 where
     it is not known.
-
-    Leaks:
-        The minimum of every group, nothing else of any site.
     """
     mirrored = yield from secure_max(
         lambda t: ask(upper[:, None] - t), upper, arity=arity, present=present

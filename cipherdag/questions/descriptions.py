@@ -1,11 +1,9 @@
 """Questions that describe columns one by one: sums, and counts up to public marks.
 
 Leaks:
-    Every site and whoever carries the messages see the marks, by position. The coordinator sees the
-    sums over the sites that each question lists. A site that restricts small counts answers of rows
-    that it can tell of: those that it leaves out, of a column or of all, are none or at least its
-    ``min_cell_size``, and so are those by which they differ from the rows of other questions; see
-    `cipherdag.sites.compute.descriptions.described`.
+    A site that restricts small counts answers of rows that it can tell of: those that it leaves
+    out, of a column or of all, are none or at least its ``min_cell_size``, and so are those by
+    which they differ from those of other questions (`sites.compute.descriptions.described`).
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.disclosure import Quantity, bits, sums
 from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.pooled_data import (
     OnScales,
@@ -54,14 +53,12 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     altogether, and of every column whether it leaves out values, whether it has a number beyond
     `LARGEST_DEVIATION` units (then it tells nothing of the column), and whether it draws in values
     that fewer rows than it may tell of would dominate; and how many values each column has.
-
-    Leaks:
-        The coordinator learns the rows of all sites, of every column that enough sites have how
-        many values, means and standard deviations over all sites, and whether any site leaves out
-        rows or values, draws some in, or has a number too large.
     """
 
-    leaves = "values of every column, and sums and squares of numbers"
+    discloses = (
+        *bits(Quantity.LEFT_OUT),
+        *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS),
+    )
     countable = True
 
     @property
@@ -73,11 +70,11 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
         """The segments of the class, in order; sums on the grid that `Moments` has."""
         p, numbers = len(self.categories), self.categories.count(0)
         return (
-            Encoding(length=1, bound=float(self.max_rows)),
-            moment_encoding(numbers, self.max_rows),
-            moment_encoding(numbers, self.max_rows, signed=False),
-            Encoding(length=1 + 3 * p, bound=1.0, comparison=True),
-            Encoding(length=p, bound=float(self.max_rows)),
+            Encoding(1, float(self.max_rows), sums(Quantity.ROWS)),
+            moment_encoding(numbers, self.max_rows, sums(Quantity.SUMS)),
+            moment_encoding(numbers, self.max_rows, sums(Quantity.SUMS), signed=False),
+            Encoding(1 + 3 * p, 1.0, bits(Quantity.LEFT_OUT), comparison=True),
+            Encoding(p, float(self.max_rows), sums(Quantity.VALUES)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
@@ -95,14 +92,11 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     others, as what is left of the values; and moves values past a mark, so that between any two
     marks it has either none or enough of them.
 
-    Leaks:
-        The coordinator learns the counts summed over the sites, of columns that enough sites have.
-
     Attributes:
         marks: Packed 64-bit floats, ascending, equally many for every continuous column.
     """
 
-    leaves = "counts of categories, and of numbers up to public marks"
+    discloses = (*bits(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
     countable = True
 
     marks: bytes
@@ -138,8 +132,8 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     def encodings(self) -> tuple[Encoding, ...]:
         """Counts, and one comparison of every column."""
         return (
-            Encoding(length=int(self.widths().sum()), bound=float(self.max_rows)),
-            Encoding(length=len(self.categories), bound=1.0, comparison=True),
+            Encoding(int(self.widths().sum()), float(self.max_rows), sums(Quantity.COUNTS)),
+            Encoding(len(self.categories), 1.0, bits(Quantity.LEFT_OUT), comparison=True),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:

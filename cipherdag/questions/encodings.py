@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray, PositionRows
 from cipherdag.errors import AggregateRangeError
+from cipherdag.questions.disclosure import Disclosure
 
 MAX_VARIABLES = 10_000
 SIGNED_BITS = 52
@@ -29,10 +30,12 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Those that are ``signed`` lie in -``bound``..``bound``. With ``comparison`` the values are 0 or
     1 and the sum only tells whether any site has 1. With ``verdict`` no sum is opened: what
     comes back is 0 or 1 for every test, and a site answers other numbers (`questions.verdicts`).
+    All that is opened of them is among ``discloses``.
     """
 
     length: int
     bound: float
+    discloses: tuple[Disclosure, ...]
     resolution_bits: int = 0
     comparison: bool = False
     signed: bool = False
@@ -161,11 +164,14 @@ def subsets(n: int, size: int) -> IndexArray:
     return np.fromiter(flat, dtype=np.int64, count=math.comb(n, size) * size).reshape(-1, size)
 
 
-def moment_encoding(length: int, max_rows: int, *, signed: bool = True) -> Encoding:
+def moment_encoding(
+    length: int, max_rows: int, discloses: tuple[Disclosure, ...], *, signed: bool = True
+) -> Encoding:
     """Sums of products of two deviations over at most so many rows of a site."""
     return Encoding(
-        length=length,
-        bound=float(max_rows) * LARGEST_DEVIATION**2,
+        length,
+        float(max_rows) * LARGEST_DEVIATION**2,
+        discloses,
         resolution_bits=MOMENT_BITS - math.ceil(math.log2(max_rows)),
         signed=signed,
     )

@@ -1,8 +1,4 @@
-"""Runs question generators: many side by side in shared rounds, or one by other questions.
-
-Leaks:
-    Nothing beyond what the generators' own questions leak; fewer rounds are seen.
-"""
+"""Runs question generators: many side by side in shared rounds, or one by other questions."""
 
 from __future__ import annotations
 

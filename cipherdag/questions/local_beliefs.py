@@ -1,11 +1,8 @@
 """Question of Fed-CD: the sites' beliefs in every edge, and their weights.
 
 Leaks:
-    Every site and whoever carries the messages see the aggregated belief of the last round and the
-    training parameters. The coordinator sees sums over the sites: of weighted beliefs, of weights
-    and of binary graphs. Of a site without small counts the weights are exact, and their sum tells
-    how many rows of each experiment the sites have; of others it tells about how many sites have
-    `min_cell_size` of them.
+    Of a site without small counts the weights are exact, and their sum tells how many rows of each
+    experiment the sites have; of others it tells about how many sites have `min_cell_size` of them.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
@@ -104,7 +102,9 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves = "beliefs of a local model in every edge, and their weights"
+    discloses = sums(
+        Quantity.BELIEFS, Quantity.WEIGHTS, Quantity.BELIEVERS, Quantity.ROWS, Quantity.SITES
+    )
 
     n_variables: int
     round: int
@@ -214,20 +214,22 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
         """
         bound = 1.0 if self.reference == "paper" else LOGIT_BOUND
         weight, bits = 1.0, WEIGHT_BITS
+        weighed = Quantity.ROWS if self.aggregation == "naive" else Quantity.WEIGHTS
         if self.aggregation == "naive" and self.reference == "paper":
             weight, bits = float(self.max_rows), COUNT_BITS
         elif self.aggregation == "proximity":
             bits += math.ceil(-math.log2(self._smallest_weight))
         return (
             Encoding(
-                length=self.n_matrices * self.n_pairs,
-                bound=bound * weight,
+                self.n_matrices * self.n_pairs,
+                bound * weight,
+                sums(Quantity.BELIEFS),
                 resolution_bits=bits,
                 signed=self.reference == "code",
             ),
-            Encoding(length=self.n_weights, bound=weight, resolution_bits=bits),
-            Encoding(length=self.n_pairs, bound=1.0),
-            Encoding(length=1, bound=1.0),
+            Encoding(self.n_weights, weight, sums(weighed), resolution_bits=bits),
+            Encoding(self.n_pairs, 1.0, sums(Quantity.BELIEVERS)),
+            Encoding(1, 1.0, sums(Quantity.SITES)),
         )
 
     def belief_arrays(self) -> FloatMatrix | None:

@@ -1,18 +1,15 @@
-"""Questions of the pooled data's tests: kinds of columns, contingency tables, and moments.
-
-Leaks:
-    Every site and whoever carries the messages see which sets of variables are counted, by
-    position. Each question says which sums the coordinator learns.
-"""
+"""Questions of the pooled data's tests: kinds of columns, contingency tables, and moments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.disclosure import Quantity, bits, rounded, sums
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
     Encoding,
@@ -35,6 +32,7 @@ LARGEST_UNIT = 1100
 """Most that a common unit is the power of two of, either way: that of any number is less."""
 FEWEST_ORDERED = 3
 """Two categories are in an order anyway."""
+_FLAGS = Quantity.MISSING, Quantity.RESTRICTED
 
 
 class Columns(Question, frozen=True, tag="columns"):
@@ -54,13 +52,6 @@ class Columns(Question, frozen=True, tag="columns"):
     fewer rows, or values of a column, than it may tell of, and coarser still of a spread that few
     values make up; see `cipherdag.sites.compute.descriptions.location_scale_hints`.
 
-    Leaks:
-        The coordinator learns the number of rows of all sites together, the number of categories
-        of each variable, which variables miss values at some site, whether some site restricts
-        small counts, of each continuous variable the marks averaged over the sites that have them
-        and how many have, and if asked for, which variables have categories in an order, and which
-        have numbers of few values at some site that restricts small counts.
-
     Attributes:
         n_variables: Number of aligned variables, p.
         max_rows: Declared bound of a site's rows.
@@ -71,7 +62,11 @@ class Columns(Question, frozen=True, tag="columns"):
             a value count too, and fewer rows than a site may disclose are answered as that many.
     """
 
-    leaves = "kinds of columns, and roughly where numbers lie"
+    discloses = (
+        *bits(*_FLAGS, Quantity.ORDERED, Quantity.FEW_VALUES),
+        *sums(Quantity.ROWS, Quantity.CATEGORIES, Quantity.SITES),
+        *rounded(Quantity.LOCATIONS),
+    )
     resamplable = True
     countable = True
     opens_without_parts = True
@@ -97,20 +92,22 @@ class Columns(Question, frozen=True, tag="columns"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         p, each = self.n_variables, self.n_variables * self.marks
-        spread = Encoding(
-            length=each, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS, signed=True
-        )
+        hint = partial(Encoding, each, discloses=rounded(Quantity.LOCATIONS), signed=True)
+        location = hint(LARGEST_LOCATION, resolution_bits=LOCATION_BITS)
+        spread = hint(LARGEST_SPREAD, resolution_bits=SPREAD_BITS)
+        having = Encoding(each, 1.0, sums(Quantity.SITES))
+        more = [Quantity.ORDERED] * self.order + [Quantity.FEW_VALUES] * self.few
         return (
-            Encoding(length=2, bound=float(self.max_rows)),
-            Encoding(length=p, bound=float(MAX_CATEGORIES)),
+            Encoding(2, float(self.max_rows), sums(Quantity.ROWS)),
+            Encoding(p, float(MAX_CATEGORIES), sums(Quantity.CATEGORIES)),
+            location,
+            spread,
+            having,
+            spread,
+            having,
             Encoding(
-                length=each, bound=LARGEST_LOCATION, resolution_bits=LOCATION_BITS, signed=True
+                p + 1 + p * (self.order + self.few), 1.0, bits(*_FLAGS, *more), comparison=True
             ),
-            spread,
-            Encoding(length=each, bound=1.0),
-            spread,
-            Encoding(length=each, bound=1.0),
-            Encoding(length=p + 1 + p * (self.order + self.few), bound=1.0, comparison=True),
         )
 
     @property
@@ -242,12 +239,9 @@ class SmallCells(VariableSets, frozen=True, tag="small-cells"):
 
     The answer is a comparison per set: 1 where the table has a count that is not 0 and below the
     site's ``min_cell_size``.
-
-    Leaks:
-        The coordinator learns of each set whether some site has such a count, not which site.
     """
 
-    leaves = "does any site's table have a count below its min_cell_size?"
+    discloses = bits(Quantity.SMALL_COUNTS)
     resamplable = True
 
     @property
@@ -256,7 +250,7 @@ class SmallCells(VariableSets, frozen=True, tag="small-cells"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=sum(self.counts), bound=1.0, comparison=True),)
+        return (Encoding(sum(self.counts), 1.0, self.discloses, comparison=True),)
 
 
 class Tables(VariableSets, frozen=True, tag="tables"):
@@ -264,12 +258,9 @@ class Tables(VariableSets, frozen=True, tag="tables"):
 
     The answer has the counts of every table, the last variable's categories fastest. A site
     refuses a table with a count below its ``min_cell_size``, whatever was asked before.
-
-    Leaks:
-        The coordinator learns the tables summed over the sites: the table of the pooled data.
     """
 
-    leaves = "contingency tables"
+    discloses = sums(Quantity.TABLES)
     resamplable = True
 
     @property
@@ -278,7 +269,8 @@ class Tables(VariableSets, frozen=True, tag="tables"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=int(self.cells().sum()), bound=float(self.max_rows)),)
+        cells = int(self.cells().sum())
+        return (Encoding(cells, float(self.max_rows), self.discloses),)
 
 
 class OnScales:
@@ -312,10 +304,9 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     sites it also has the rows times the binary logarithm of every column's variance.
 
     Leaks:
-        The coordinator learns the means and covariances of the pooled data; or within sites the
-        covariances, and of every column the mean logarithm of the sites' variances. There sites
-        that restrict small counts weigh their rows by chance, since exact sums of squares of 0 and
-        1 tell the counts of three sites. Pooled, such a site gives no column of few values.
+        Within sites those that restrict small counts weigh their rows by chance, since exact sums
+        of squares of 0 and 1 tell the counts of three sites. Pooled, such a site gives no column of
+        few values.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -328,7 +319,7 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
             deviation, so that the squares add up to the rows; empty for none.
     """
 
-    leaves = "rows, sums and products of continuous columns"
+    discloses = sums(Quantity.ROWS, Quantity.MOMENTS, Quantity.WITHIN, Quantity.VARIANCES)
     resamplable = True
 
     n_variables: int
@@ -369,14 +360,17 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     def encodings(self) -> tuple[Encoding, ...]:
         """Rows, sums, products; a grid on which 256 sites' sums still fit every protection."""
         columns = len(self.variables) // 8
-        products = moment_encoding(columns + columns * (columns + 1) // 2, self.max_rows)
+        opened = sums(Quantity.WITHIN if self.centred else Quantity.MOMENTS)
+        products = moment_encoding(columns + columns * (columns + 1) // 2, self.max_rows, opened)
         logarithms = Encoding(
-            length=columns * self.centred,
-            bound=float(self.max_rows) * LARGEST_SPREAD,
+            columns * self.centred,
+            float(self.max_rows) * LARGEST_SPREAD,
+            sums(Quantity.VARIANCES),
             resolution_bits=SPREAD_BITS,
             signed=True,
         )
-        return Encoding(length=1, bound=float(self.max_rows)), products, logarithms
+        rows = Encoding(1, float(self.max_rows), sums(Quantity.ROWS))
+        return rows, products, logarithms
 
 
 def check_study(n_variables: int, max_rows: int) -> None:

@@ -24,6 +24,7 @@ from cipherdag import questions
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.predicates import Predicates
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined, once_more
 from cipherdag.questions.encodings import Encoding, segments
 
 MAX_REPLICATES = 1000
@@ -40,8 +41,8 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `contributes` and `value_mask`.
     """
 
-    leaves: ClassVar[str]
-    """What leaves a site that answers it, in words for ledgers; every kind has to say it."""
+    discloses: ClassVar[tuple[Disclosure, ...]]
+    """All that a question of its kind may disclose; every kind has to say it."""
     resamplable: ClassVar[bool] = False
     """Whether it may be asked of rows that a site resampled."""
     countable: ClassVar[bool] = False
@@ -64,6 +65,11 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def encodings(self) -> tuple[Encoding, ...]:
         """The segments of an answer in order."""
         raise NotImplementedError
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """What this question discloses: of `discloses` what its encodings open."""
+        return joined(*(each.discloses for each in self.encodings if each.length))
 
     @property
     def n_values(self) -> int:
@@ -172,7 +178,7 @@ class Resampled(Question, frozen=True, tag="resampled"):
         seed: Seed of the run.
     """
 
-    leaves = "the same of rows that the site redrew"
+    discloses = once_more(Quantity.RESAMPLED)
 
     question: Question
     replicate: int
@@ -189,6 +195,10 @@ class Resampled(Question, frozen=True, tag="resampled"):
     @property
     def label(self) -> str:
         return f"{self.question.label}, replicate {self.replicate}"
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        return joined(self.question.disclosures, self.discloses)
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -260,7 +270,7 @@ def question_kinds() -> dict[str, type[Question]]:
     A bundle is no kind of its own.
 
     Raises:
-        TypeError: A kind does not say what leaves a site, or two have one tag.
+        TypeError: A kind does not say what it discloses, or two have one tag.
     """
     for module in pkgutil.walk_packages(questions.__path__, f"{questions.__name__}."):
         import_module(module.name)
@@ -271,8 +281,8 @@ def question_kinds() -> dict[str, type[Question]]:
         waiting += kind.__subclasses__()
         if kind.__struct_config__.tag is None or kind is Bundle:
             continue
-        if not getattr(kind, "leaves", ""):
-            raise TypeError(f"{kind.__name__} does not say what leaves a site that answers it")
+        if not hasattr(kind, "discloses"):
+            raise TypeError(f"{kind.__name__} does not say what it discloses")
         if kinds.setdefault(tag_of(kind), kind) is not kind:
             raise TypeError(f"two kinds of questions have the tag '{tag_of(kind)}'")
     return dict(sorted(kinds.items()))

@@ -1,10 +1,4 @@
-"""Regressions over all sites: sums of likelihoods, gradients and Hessians at given coefficients.
-
-Leaks:
-    Every site and whoever carries the messages see the models, by position, which categories are in
-    an order, and the coefficients so far. The coordinator sees the sums that `RegressionSteps`
-    lists.
-"""
+"""Regressions over all sites: sums of likelihoods, gradients and Hessians at given coefficients."""
 
 from __future__ import annotations
 
@@ -14,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
@@ -47,9 +42,8 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     before it answers (`sites.compute.models`); those asked about are not used.
 
     Leaks:
-        The coordinator learns these sums over the sites. With indicators they contain counts of
-        single categories and of pairs, as a table of two variables does; with interactions, the
-        counts of a table of all of them.
+        With indicators the sums contain counts of single categories and of pairs, as a table of two
+        variables does; with interactions, the counts of a table of all of them.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -64,7 +58,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
         ordered: Positions of the variables with three or more categories in an order, ascending.
     """
 
-    leaves = "likelihoods, gradients and Hessians of regressions"
+    discloses = sums(Quantity.REGRESSIONS)
     resamplable = True
     opt_in = True
 
@@ -160,7 +154,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     def encodings(self) -> tuple[Encoding, ...]:
         """All values of all models, on the grid of `Moments`."""
         length = sum(values_per_step(count) for count in self.coefficient_counts)
-        return (moment_encoding(length, self.max_rows),)
+        return (moment_encoding(length, self.max_rows, self.discloses),)
 
 
 def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:

@@ -5,11 +5,9 @@ regret is better, and it may be negative where the site's own search missed its 
 a regret is the nearest whole multiple of 2**-grid_bits.
 
 Leaks:
-    Every site and whoever carries the messages see the graphs asked about, by position. Of a
-    comparison the coordinator sees whether any site's regret exceeds a threshold, and by many
-    thresholds the largest regret, which is one site's own; of `FamilyRegrets` it sees sums over the
-    sites. Before it answers, a site that restricts small counts merges rare categories, perturbs
-    its likelihoods and rounds its regrets.
+    By many thresholds the coordinator learns the largest regret, which is one site's own. Before it
+    answers, a site that restricts small counts merges rare categories, perturbs its likelihoods and
+    rounds its regrets.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ import numpy as np
 
 from cipherdag.arrays import IndexArray
 from cipherdag.graphs.dags import Dag, Family
+from cipherdag.questions.disclosure import Disclosure, Quantity, of_one, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, unpack_integers
 from cipherdag.questions.question import Question
 
@@ -79,7 +78,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
         grid_bits: The grid of the regrets.
     """
 
-    leaves = "does any site find a candidate graph worse than this?"
+    discloses = of_one(Quantity.WORST_REGRET)
 
     graphs: bytes
     n_graphs: int
@@ -98,7 +97,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
+        return (_exceeds(self.threshold_array(), self.discloses),)
 
     def graph_rows(self) -> IndexArray:
         """The index of each variable's family in the list, for every graph, shape (K, p).
@@ -120,7 +119,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
     graph that the site learnt. Attributes as for `GraphRegretExceeds`.
     """
 
-    leaves = "does any site find a variable's parents worse than this?"
+    discloses = of_one(Quantity.REGRETS)
 
     thresholds: bytes
     grid_bits: int
@@ -135,7 +134,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
+        return (_exceeds(self.threshold_array(), self.discloses),)
 
     def threshold_array(self) -> IndexArray:
         """Thresholds, shape (F, m)."""
@@ -145,7 +144,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
     """Asks for the site's regret of each family, to be summed over sites; attributes as above."""
 
-    leaves = "how much worse than its best each site finds a variable's parents"
+    discloses = sums(Quantity.REGRETS)
 
     grid_bits: int
 
@@ -161,12 +160,17 @@ class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
     def encodings(self) -> tuple[Encoding, ...]:
         return (
             Encoding(
-                length=len(self.family_list()),
-                bound=float(1 << MAX_REGRET_BITS),
+                len(self.family_list()),
+                float(1 << MAX_REGRET_BITS),
+                self.discloses,
                 resolution_bits=self.grid_bits,
                 signed=True,
             ),
         )
+
+
+def _exceeds(thresholds: IndexArray, discloses: tuple[Disclosure, ...]) -> Encoding:
+    return Encoding(thresholds.size, 1.0, discloses, comparison=True)
 
 
 def pack_families(families: Sequence[Family], n_variables: int) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cipherdag.arrays import IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.disclosure import Quantity, of_one, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, subsets, unpack_integers
 from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import Skeleton
@@ -207,7 +208,8 @@ class _Thresholds(_OfSearch, frozen=True):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=len(self.thresholds) // 8, bound=1.0, comparison=True),)
+        length = len(self.thresholds) // 8
+        return (Encoding(length, 1.0, self.discloses, comparison=True),)
 
 
 class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
@@ -217,7 +219,7 @@ class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
     independent, and 0 where it has none.
     """
 
-    leaves = "does any site's best separating set score higher?"
+    discloses = of_one(Quantity.BEST_P_VALUE)
     resamplable = True
 
     @property
@@ -232,7 +234,7 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
         peaks: Packed best scores over all sites, shape (G,), as found before.
     """
 
-    leaves = "does a best separating set stand earlier in the list?"
+    discloses = of_one(Quantity.BEST_SET)
     resamplable = True
 
     peaks: bytes
@@ -262,7 +264,7 @@ class CandidateScores(_OfSearch, frozen=True, tag="scores"):
         max_rows: Declared bound of n for ``mean``.
     """
 
-    leaves = "scores of candidate separating sets"
+    discloses = sums(Quantity.VOTES, Quantity.P_VALUES, Quantity.TEST_ROWS)
     resamplable = True
     countable = True
 
@@ -288,9 +290,9 @@ class CandidateScores(_OfSearch, frozen=True, tag="scores"):
     def encodings(self) -> tuple[Encoding, ...]:
         """``vote``: one vote each; ``mean``: all n p on a 2**-20 grid, then all n."""
         if self.score == "vote":
-            return (Encoding(length=self.count, bound=1.0),)
+            return (Encoding(self.count, 1.0, sums(Quantity.VOTES)),)
         rows = float(self.max_rows)
         return (
-            Encoding(length=self.count, bound=rows, resolution_bits=20),
-            Encoding(length=self.count, bound=rows),
+            Encoding(self.count, rows, sums(Quantity.P_VALUES), resolution_bits=20),
+            Encoding(self.count, rows, sums(Quantity.TEST_ROWS)),
         )

@@ -5,10 +5,6 @@ variance is 1 / w with w = 4 n + 2 whatever the share. If all sites have one sha
 w t**2 less (sum of w t)**2 / sum of w is chi-square, with a degree of freedom per site but one.
 
 Source: Anscombe, Biometrika 35 (1948) 246-254; Cochran, Biometrics 10 (1954) 101-129.
-
-Leaks:
-    Every site and whoever carries the messages see which variables are compared, given which
-    others, by position. The coordinator sees the sums over the sites that `SiteDifferences` lists.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.disclosure import Quantity, bits, noisy, sums
 from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, position_sets
 from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
 from cipherdag.questions.question import Question
@@ -39,14 +36,11 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
     how few.
 
     Leaks:
-        The coordinator learns, of every stratum that enough sites have, how many rows all sites
-        have there, about the mean of every share, and how widely the sites' shares scatter about
-        it: one number per share; and whether any site has such a value, but not which value. Exact
-        angles would give every site's counts away: two sums have few solutions in whole numbers.
-        Blurred ones have no exact solution; who knows all sites' parts but one has about that
-        site's count c of a share, to about the root of c either way, be it below its
-        ``min_cell_size``. Given others, the rows of strata
-        that were left out, all together, follow by subtraction.
+        Exact angles would give every site's counts away: two sums have few solutions in whole
+        numbers. Blurred ones have no exact solution; who knows all sites' parts but one has about
+        that site's count c of a share, to about the root of c either way, be it below its
+        ``min_cell_size``. Given others, the rows of strata that were left out, all together, follow
+        by subtraction.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -58,7 +52,11 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves = "shares of categories, and of numbers below shared cut points, with random noise"
+    discloses = (
+        *bits(Quantity.CODES),
+        *sums(Quantity.SITES, Quantity.TEST_ROWS),
+        *noisy(Quantity.SHARES),
+    )
     countable = True
 
     categories: tuple[int, ...]
@@ -121,13 +119,18 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         """All w t; all w t**2; of every stratum the comparison, 1, and w. t is at most pi / 2."""
         widths = self.widths()
         most = 16.0 * (self.max_rows + 1)
-        share = Encoding(length=int(widths.sum()), bound=most, resolution_bits=finest_grid(most))
+        share = Encoding(
+            int(widths.sum()),
+            most,
+            noisy(Quantity.SHARES),
+            resolution_bits=finest_grid(most),
+        )
         return (
             share,
             share,
-            Encoding(length=len(widths), bound=1.0, comparison=True),
-            Encoding(length=len(widths), bound=1.0),
-            Encoding(length=len(widths), bound=most),
+            Encoding(len(widths), 1.0, bits(Quantity.CODES), comparison=True),
+            Encoding(len(widths), 1.0, sums(Quantity.SITES)),
+            Encoding(len(widths), most, sums(Quantity.TEST_ROWS)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:

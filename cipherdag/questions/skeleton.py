@@ -9,6 +9,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec, others
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
 
@@ -70,7 +71,7 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
         abstain: Whether a site that can do no test of an edge abstains.
     """
 
-    leaves = "votes on the edges of the skeleton"
+    discloses = sums(Quantity.VOTES, Quantity.SITES)
     resamplable = True
     countable = True
 
@@ -103,5 +104,8 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One vote in {0, 1} per edge; with ``abstain`` also whether the site casts it."""
-        votes = Encoding(length=self.skeleton.n_edges, bound=1.0)
-        return (votes, votes) if self.abstain else (votes,)
+        length = self.skeleton.n_edges
+        votes, able = (
+            Encoding(length, 1.0, sums(said)) for said in (Quantity.VOTES, Quantity.SITES)
+        )
+        return (votes, able) if self.abstain else (votes,)

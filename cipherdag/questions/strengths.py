@@ -1,9 +1,4 @@
-"""Comparison of the strengths of dependence of two pairs of variables, and the scale for it.
-
-Leaks:
-    To everybody one bit for every comparison and every power asked about, of sums over the sites
-    that stay closed; under the assumptions of `cipherdag.privacy.mpc`.
-"""
+"""Comparison of the strengths of dependence of two pairs of variables, and the scale for it."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
 from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.disclosure import Quantity, bits
 from cipherdag.questions.encodings import segments, unpack_integers
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 from cipherdag.questions.weighted_evidence import WeightedEvidence
@@ -37,7 +33,7 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
         pairs: The two pairs of every comparison, by index in the question, packed, shape (B, 2).
     """
 
-    leaves = "which of two pairs is more dependent over all sites together"
+    discloses = bits(Quantity.STRONGER)
 
     question: WeightedEvidence | CombinedEvidence
     largest: int
@@ -98,7 +94,7 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
         question: The pairs, tests given nothing.
     """
 
-    leaves = "the order of magnitude of strengths over all sites together"
+    discloses = bits(Quantity.SCALE)
 
     question: WeightedEvidence
 

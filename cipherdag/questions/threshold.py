@@ -10,8 +10,7 @@ between may have been one of those counted; sites leave out what may then be of 
 (`Suppressed.without`).
 
 Leaks:
-    Of every test, or every edge that is voted on, how many sites say something; not which. Of
-    those that enough of them contribute to, what the question itself opens; of the others nothing.
+    Of parts to which too few sites contribute nothing but their number; not which ones do.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from collections.abc import Generator
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.question import Question
 
@@ -28,7 +28,7 @@ from cipherdag.questions.question import Question
 class ContributorCounts(Question, frozen=True, tag="contributors"):
     """Asks, for each part of a question, whether the site contributes to its sums."""
 
-    leaves = "whether it has enough rows for a part"
+    discloses = sums(Quantity.SITES)
     resamplable = True
 
     question: Question
@@ -42,7 +42,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=self.question.n_parts, bound=1.0),)
+        return (Encoding(self.question.n_parts, 1.0, self.discloses),)
 
 
 class Suppressed(Question, frozen=True, tag="covered"):
@@ -53,7 +53,7 @@ class Suppressed(Question, frozen=True, tag="covered"):
         enough: One bit per part, packed: whether enough sites contribute.
     """
 
-    leaves = "only parts that enough sites have rows for"
+    discloses = ()
     resamplable = True
 
     question: Question

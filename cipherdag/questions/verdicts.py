@@ -1,8 +1,4 @@
-"""Questions of which no sum is opened: one bit for every threshold test on the sums.
-
-Leaks:
-    Of every test one bit, to everybody; under the assumptions of `cipherdag.privacy.mpc`.
-"""
+"""Questions of which no sum is opened: one bit for every threshold test on the sums."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.predicates import MOST_COMPARISONS, Predicates
 from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.disclosure import Disclosure, Quantity, bits, decision_at
 from cipherdag.questions.encodings import Encoding, segments
 from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import EdgeVotes
@@ -54,7 +51,12 @@ class Verdicts(Question, frozen=True):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return (Encoding(length=self.n_verdicts, bound=1.0, verdict=True),)
+        return (Encoding(self.n_verdicts, 1.0, self._bits, verdict=True),)
+
+    @property
+    def _bits(self) -> tuple[Disclosure, ...]:
+        """What its bits say."""
+        return self.discloses
 
     @property
     def opens_bits(self) -> bool:
@@ -78,7 +80,7 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
             sites, and an edge that no site can test stands.
     """
 
-    leaves = "whether an edge falls by the votes of all sites together"
+    discloses = bits(Quantity.EDGE_FALLS)
 
     question: EdgeVotes
     needed: tuple[int, ...]
@@ -156,7 +158,7 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
         both: Of ``weighted_p`` whether tests given nothing are asked both ways.
     """
 
-    leaves = "whether a test over all sites together says independent"
+    discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT)
 
     question: CombinedEvidence
     grid_bits: int
@@ -225,6 +227,11 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
             np.concatenate(linear),
             np.zeros(n_bits, dtype=np.int64),
         )
+
+    @property
+    def _bits(self) -> tuple[Disclosure, ...]:
+        able = (Quantity.ABLE,) * (self.n_verdicts > self._n_tests)
+        return bits(decision_at(self.question.test.alpha), *able)
 
     @property
     def _fisher(self) -> bool:
@@ -301,8 +308,8 @@ def finest_grid_that_fits(
     Raises:
         ParameterError: No grid is coarse enough.
     """
-    for bits in range(most, -1, -1):
-        amount = largest(bits)
+    for grid_bits in range(most, -1, -1):
+        amount = largest(grid_bits)
         if amount * n_sites < 1 << SUM_BITS - 1:
-            return amount, bits
+            return amount, grid_bits
     raise ParameterError(otherwise)

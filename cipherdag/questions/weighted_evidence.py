@@ -1,10 +1,8 @@
 """Question of FedCMFS: weighted p-values and strengths of (x, y, S) triplets.
 
 Leaks:
-    Every site and whoever carries the messages see which triplets are tested, by position. The
-    coordinator sees sums over the sites: of n p, of n r for empty S, and of n. Exact sums of the
-    first two over three sites often have one solution in whole numbers, the sites' tables. Policies
-    refuse plans that open them unless they say ``reveal = "sums"``.
+    Exact sums of n p and n r over three sites often have one solution in whole numbers, the sites'
+    tables. Policies refuse plans that open them unless they say ``reveal = "sums"``.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, PositionRows
 from cipherdag.questions.ci_tests import CITestSpec, tests_of
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
     Encoding,
@@ -48,7 +47,7 @@ class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
         max_rows: Declared bound of n.
     """
 
-    leaves = "p-values, strengths and rows of conditional-independence tests"
+    discloses = sums(Quantity.P_VALUES, Quantity.STRENGTHS, Quantity.TEST_ROWS)
     countable = True
 
     n_variables: int
@@ -75,13 +74,14 @@ class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
         rows = float(self.max_rows)
         total = sum(self.counts)
         return (
-            Encoding(length=total, bound=rows, resolution_bits=GRID_BITS),
+            Encoding(total, rows, sums(Quantity.P_VALUES), resolution_bits=GRID_BITS),
             Encoding(
-                length=self.counts[0] if self.counts else 0,
-                bound=2.0 * rows * rows * max(math.log(rows), 20.0),
+                self.counts[0] if self.counts else 0,
+                2.0 * rows * rows * max(math.log(rows), 20.0),
+                sums(Quantity.STRENGTHS),
                 resolution_bits=GRID_BITS,
             ),
-            Encoding(length=total, bound=rows),
+            Encoding(total, rows, sums(Quantity.TEST_ROWS)),
         )
 
     def rows(self) -> list[PositionRows]:

@@ -12,7 +12,9 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.graphs.relations import Relation
 from cipherdag.protocol.progress import DropOut, LedgerHead, RoundReport
+from cipherdag.questions.disclosure import Audience, joined, sentences
 from cipherdag.results.folder import SavedFiles
+from cipherdag.results.sentences import disclosed_by, phrase
 from cipherdag.sites.record.ledger import read_releases
 
 if TYPE_CHECKING:
@@ -73,14 +75,25 @@ class RunAccount:
 
     @property
     def releases(self) -> pd.DataFrame:
-        """The releases of every site, one row per record of the ledgers."""
+        """The releases of every site, one row per record, and the ``meaning`` of its kind."""
         import pandas as pd
 
         return pd.DataFrame(
-            msgspec.structs.asdict(record)
+            msgspec.structs.asdict(record) | {"meaning": phrase(record.kind)}
             for lines in self.ledgers.values()
             for record in read_releases(lines)
         )
+
+    @property
+    def disclosures(self) -> tuple[str, ...]:
+        """The sentences on what this run disclosed: of what was declared what was asked for."""
+        asked = joined(*(disclosed_by(report.kind) for report in self.rounds))
+        if self._algorithm is None:
+            return sentences(asked)
+        declared = self._algorithm.disclosures()
+        aside = [each for each in declared if each.audience == Audience.COORDINATOR]
+        # an earlier revision called its questions otherwise
+        return sentences([each for each in declared if each in asked] + aside or declared)
 
     @property
     def _algorithm(self) -> Algorithm[Any, Any] | None:

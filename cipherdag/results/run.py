@@ -108,14 +108,6 @@ class Run(RunAccount, Generic[F_co]):
         return report if algorithm is None else report + algorithm.report(self.finding)
 
     @property
-    def disclosures(self) -> tuple[str, ...]:
-        """The sentences on what this run disclosed to everybody in it."""
-        algorithm = self._algorithm
-        if algorithm is None:
-            return ("The sums that the algorithm asks for; its documentation lists them.",)
-        return algorithm.disclosed(self.finding)
-
-    @property
     def settings(self) -> dict[str, str]:
         """The parameters that had a part in this run, with the values that were used, in words."""
         algorithm, categories = self._algorithm, self.finding.dictionary.categories

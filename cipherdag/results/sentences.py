@@ -12,7 +12,9 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
-from cipherdag.questions.question import KINDS_ALONE, question_kinds, tag_of
+from cipherdag.questions.disclosure import Disclosure, joined, sentences
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.question import KINDS_ALONE, Resampled, question_kinds, tag_of
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.policy.plan_account import printable
@@ -22,15 +24,17 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import Release
 
 
-PHRASES = {
-    **{tag: kind.leaves for tag, kind in question_kinds().items()},
-    **{kind.name: kind.phrase for kind in RELEASE_KINDS.values()},
-    KINDS_ALONE: "kinds of columns",
+PHRASES = {kind.name: kind.phrase for kind in RELEASE_KINDS.values()}
+DISCLOSED = {
+    **{tag: kind.discloses for tag, kind in question_kinds().items()},
+    KINDS_ALONE: Columns(n_variables=1, order=True, few=True, marks=False).disclosures,
 }
+"""By kind of question, as ledgers call it, what it discloses at most."""
 CLOSED = {tag for tag, kind in question_kinds().items() if issubclass(kind, Verdicts)}
 """Kinds of shares whose sums are never opened."""
 EACH = "each of {} sites; sizes from the smallest to the largest"
-ABOUT_PARTS = {*CLOSED, tag_of(ContributorCounts), tag_of(Suppressed)}
+COUNTS_FIRST = "; of some or all of this only whether it has rows"
+"""Where sites that contribute are counted before anything is opened."""
 SOME_ADD_NOTHING = "; a site without enough rows for a part adds nothing to it"
 """Where a part is opened once enough sites have it, be they all or not."""
 STEPS = {
@@ -59,17 +63,19 @@ class CountedReleases:
     round: int
 
 
+def disclosed_by(kinds: str) -> tuple[Disclosure, ...]:
+    """What releases of these kinds disclose at most; nothing that is known of other kinds."""
+    named = {*kinds.split("+")}
+    opened = named & {*CLOSED, tag_of(Resampled)} if named & CLOSED else named
+    return joined(*(DISCLOSED.get(kind, ()) for kind in opened))
+
+
 def phrase(kinds: str) -> str:
     """The phrase for a release of these kinds; an unknown kind is its own phrase."""
-    named = kinds.split("+")
-    counts, parts = (tag_of(kind) in named for kind in (ContributorCounts, Suppressed))
-    said = "; ".join(PHRASES.get(kind, kind) for kind in named if kind not in ABOUT_PARTS)
-    if bits := "; ".join(PHRASES[kind] for kind in named if kind in CLOSED):
-        said = f"{bits}{', computed from ' * bool(said)}{said}"
-    if counts and parts:
-        return f"{said}: whether it has enough rows, or, where enough sites have, the numbers"
-    about = [ContributorCounts.leaves, said] if counts else [said, Suppressed.leaves]
-    return (": " if counts else ", ").join(filter(None, about)) if counts or parts else said
+    if named := [PHRASES[kind] for kind in kinds.split("+") if kind in PHRASES]:
+        return "; ".join(named)
+    said = " ".join(sentences(disclosed_by(kinds))).rstrip(".")
+    return f"at most {said[0].lower()}{said[1:]}" if said else kinds
 
 
 def dropout_line(dropout: DropOut) -> str:
@@ -203,6 +209,7 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         opened = f"Only bits over {sites} sites together are opened."
         return f" Split into parts that look random, each encrypted for another site. {opened}"
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
+    fewer += COUNTS_FIRST if tag_of(ContributorCounts) in kinds else ""
     only = f" only as a sum over {sites} sites{fewer}" if protected.protects else ""
     return f" Sent {protected.left}, seen by the coordinator{only}."
 

@@ -17,8 +17,8 @@ from cipherdag import Federation, RFcd, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.objectives import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
+from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.models.set_likelihoods import LOGLIK_NOISE_NATS

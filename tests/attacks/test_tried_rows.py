@@ -21,9 +21,9 @@ from cipherdag.deployment import rehearsal
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs, Training
 from cipherdag.questions.question import Bundle, Resampled
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.results import site_result
 from cipherdag.sites.answers.site_view import SiteView

@@ -46,9 +46,9 @@ def answered(kind, sites, *rounds, settings=SETTINGS):
 def test_it_says_what_it_discloses_wherever_it_can_be_chosen(kind):
     own = EVIDENCE[kind]
     assert own.name == kind
-    assert FedPC(evidence=kind, reveal="sums").disclosures()[0] == own.discloses
+    assert {*own.discloses} <= {*FedPC(evidence=kind, reveal="sums").disclosures()}
     if own.triplets:
-        assert own.discloses in FedCMFS(evidence=kind, reveal="sums").disclosures()
+        assert {*own.discloses} <= {*FedCMFS(evidence=kind, reveal="sums").disclosures()}
 
 
 @pytest.mark.parametrize("kind", EVIDENCE)
@@ -80,6 +80,6 @@ def test_false_positives_keep_to_the_level_and_what_depends_is_found(kind):
 
 def test_a_kind_that_hides_what_it_discloses_cannot_be_made():
     with pytest.raises(ValueError, match="'quiet' does not say what it discloses"):
-        replace(EVIDENCE["fisher"], name="quiet", discloses=" ")
+        replace(EVIDENCE["fisher"], name="quiet", discloses=())
     with pytest.raises(TypeError, match="discloses"):
         CombinationMethod(name="quiet", open=EVIDENCE["fisher"].open)

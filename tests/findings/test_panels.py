@@ -10,9 +10,7 @@ from report_run import TRUTH, altered, asia_run, page_of
 
 from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcd.report import belief_evidence
-from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
@@ -59,7 +57,7 @@ def test_a_regret_curve_is_shown(result):
     assert "RFcd over 3 sites" in page.texts["h1"]
     numbers = [own["value"] for tag, own in page.elements if tag == "data"]
     assert {"12.25", "3.125", "0.5"} <= set(numbers)
-    assert "largest regret over the sites; not at which site" in page.texts["main"]
+    assert "The largest of any site, not whose: regrets of sets of parents" in page.texts["main"]
 
 
 def test_beliefs_are_strengths_and_a_matrix(result):
@@ -83,7 +81,6 @@ def test_beliefs_are_strengths_and_a_matrix(result):
     numbers = {own["value"] for tag, own in page.elements if tag == "data"}
     assert "0.625" in numbers
     assert {str(belief[a][b]) for a in names for b in names if a != b} <= numbers
-    assert "intervened near an edge, and how near, but not which" in page.texts["main"]
     # a DAG that tells more than its CPDAG is held against the true DAG
     verdicts = page.column("edge-table", "Truth")
     metrics = run.finding.metrics(TRUTH)
@@ -91,17 +88,15 @@ def test_beliefs_are_strengths_and_a_matrix(result):
     assert verdicts.count("as in the truth") == metrics.correct == len(edges) - 1
 
 
-def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
+def test_a_run_says_of_what_was_declared_what_was_asked_for(result):
     loaded = replace(result, made_by=None)
-    said = {
-        choice: replace(loaded, parameters={"evidence": choice}).disclosures
-        for choice in ("fisher", "weighted_p", "pooled", "glm")
+    said = loaded.disclosures
+    assert said
+    assert {each.quantity for each in FedPC(evidence="glm", reveal="sums").disclosures()} > {
+        each.quantity for each in FedPC().disclosures() if each.precision != "one bit each"
     }
-    assert all(len(own) == 1 + EVIDENCE[kind].asks_columns for kind, own in said.items())
-    assert len({own[0] for own in said.values()}) == 4
-    for sepset in ("max", "mean", "vote"):
-        assert len(FedPC(evidence="vote", voting=Voting(sepset=sepset)).disclosures()) == 2
-    assert "documentation" in replace(loaded, algorithm="own").disclosures[0]
+    unknown = replace(loaded, algorithm="own").disclosures
+    assert len(" ".join(unknown)) >= len(" ".join(said))
 
 
 def test_panels_show_their_numbers(result):

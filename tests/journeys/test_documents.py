@@ -104,6 +104,14 @@ def test_the_page_of_tables_says_what_the_findings_declare():
     assert page() == PAGE.read_text("utf-8"), "run python docs/tables_page.py"
 
 
+def test_readme_and_pages_say_what_algorithms_declare():
+    sys.path.insert(0, str(ROOT / "docs"))
+    from disclosures import PAGES, page
+
+    for name in PAGES:
+        assert page(name) == (ROOT / name).read_text("utf-8"), "run python docs/disclosures.py"
+
+
 def test_policies_and_schemas_on_the_pages_are_what_they_seem():
     found = [b for path in pages() for b in blocks(path) if b.language == "toml"]
     shown = [b for b in found if not {"saved as", "shown by"} & b.how.keys()]

@@ -49,6 +49,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.questions.disclosure import Quantity, sums
 
 
 class TwiceTheMean(CombinedTests):
@@ -65,7 +66,7 @@ def opened(settings):
 
 TWICE_THE_MEAN = CombinationMethod(
     name="twice-the-mean",
-    discloses="For every test, the mean p-value over the sites, and the rows of all together.",
+    discloses=sums(Quantity.P_VALUES, Quantity.TEST_ROWS),
     open=opened,
 )
 '''
@@ -77,10 +78,11 @@ TWICE_THE_MEAN = CombinationMethod(
 run = sites().run(FedPC(evidence="twice-the-mean", reveal="sums"))
 print(run.disclosures, run.finding.headline)
 """,
-    prints=("the mean p-value over the sites, and the rows of all together", "4 edges"),
+    prints=("rows of each test; p-values times rows", "4 edges"),
 )
 QUESTION = '''"""How many rows miss no value?"""
 
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.question import Question
 
@@ -88,7 +90,7 @@ from cipherdag.questions.question import Question
 class CompleteRows(Question, frozen=True, tag="complete-rows"):
     """How many rows have a value of every variable? It opens their sum."""
 
-    leaves = "how many rows miss no value"
+    discloses = sums(Quantity.ROWS)
     resamplable = True
     countable = True
 
@@ -101,7 +103,7 @@ class CompleteRows(Question, frozen=True, tag="complete-rows"):
 
     @property
     def encodings(self):
-        return (Encoding(length=1, bound=float(self.max_rows)),)
+        return (Encoding(1, float(self.max_rows), self.discloses),)
 '''
 COMPLETE_ROWS = Part(
     {
@@ -241,7 +243,7 @@ class Counting(Algorithm):
         return RowCount(rows=int(outcome))
 
     def disclosures(self):
-        return ("How many rows there are.",)
+        return Columns.discloses
 
 
 registry.ALGORITHMS["counting"] = "__main__:Counting"
@@ -407,7 +409,7 @@ def test_a_question_without_an_answer_or_words_for_ledgers_is_refused(tmp_path):
     code, said = run(house, "-c", REFUSED)
     assert code == 0, said
     assert "refused: no function answers CompleteRows" in said
-    path.write_text(QUESTION.replace('    leaves = "how many rows miss no value"\n', ""), "utf-8")
+    path.write_text(QUESTION.replace("    discloses = sums(Quantity.ROWS)\n", ""), "utf-8")
     code, said = run(house, "-c", "import cipherdag.sites.policy.policy")
     assert code == 1
-    assert "CompleteRows does not say what leaves a site" in said
+    assert "CompleteRows does not say what it discloses" in said

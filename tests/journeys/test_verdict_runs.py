@@ -205,7 +205,7 @@ def test_a_plan_says_that_verdicts_are_opened():
     lines = plan_lines(ward.session._plan, n_variables=5)
     assert any("reveal is bits" in line for line in lines)
     assert any(line.startswith("The first bits: ") for line in lines)
-    assert any("not how many votes there were" in line for line in lines)
+    assert any("whether an edge falls by the sites' votes" in line for line in lines)
 
 
 # what is written down of it
@@ -218,9 +218,9 @@ def test_a_report_says_what_was_opened_before_the_bits(algorithm, evidence, befo
     result = Federation.split(sample(), 3, seed=6).run(
         algorithm(evidence=evidence, reveal="bits", max_cond_size=0, colliders="sepset")
     )
-    said = " ".join(result.finding.evidence.remarks)
-    assert "one bit was opened, whether it says dependent" in said
-    assert ("the rows of all sites together" in said) is before
+    said = " ".join(result.disclosures)
+    assert "whether a test says dependent" in said
+    assert ("the number of rows" in said) is before
     kinds = {kind for own in result.rounds for kind in own.kind.split("+")}
     assert ("column-kinds" in kinds) is before, kinds
 
@@ -230,7 +230,7 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     page = result.page()
     releases = {name: read_releases(own) for name, own in result.ledgers.items()}
     lines = "\n".join(release_lines(releases))
-    assert "Votes stayed closed" in page
+    assert "whether an edge falls by the sites&#39; votes" in page
     assert "A bit is not protected" in page
     assert "bits were opened, and no sum. Answers left in parts that look random" in page
     assert "A bit may rest on one site" in page

@@ -150,7 +150,7 @@ def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
             msgspec.convert({k: v for k, v in fields.items() if k != name}, type(question))
     assert question.opens_bits == isinstance(question, ScoreBits)
     assert question.label
-    assert question.leaves
+    assert question.disclosures
 
 
 # forms

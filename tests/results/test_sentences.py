@@ -30,11 +30,13 @@ def test_what_is_opened_of_enough_sites_is_not_said_to_be_of_all(kind):
     )
 
 
-@pytest.mark.parametrize(
-    "kind", ["columns", "column-kinds", "contributors+site-differences", "moments"]
-)
+@pytest.mark.parametrize("kind", ["columns", "column-kinds", "moments"])
 def test_what_every_site_adds_to_is(kind):
     assert told(kind).endswith("only as a sum over 6 sites.")
+
+
+def test_where_sites_are_counted_first_it_says_so():
+    assert told("contributors+site-differences").endswith("of this only whether it has rows.")
 
 
 def test_questions_in_a_bundle_are_named_one_by_one():
@@ -44,8 +46,8 @@ def test_questions_in_a_bundle_are_named_one_by_one():
 
 
 def test_locations_of_numbers_are_named_only_where_they_leave():
-    assert "numbers" in told("columns")
-    assert "numbers" not in told("column-kinds")
+    assert "where numbers lie" in told("columns")
+    assert "where numbers lie" not in told("column-kinds")
 
 
 def test_the_last_release_is_of_the_end_of_a_run():

@@ -19,10 +19,6 @@ be an effect of the other one alone, joined to the causes for want of the test t
 In half of all samples of a chain whose ends many sets separate, the highest p belongs to a set
 without the middle; and where a weak dependence through a collider goes undetected, some set with it
 separates. The mean over pairs of sets is robust to both.
-
-Leaks:
-    What the source of the evidence says of every candidate set of every unshielded pair: the tests
-    that the largest p-value asks as well.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER
 from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
 from cipherdag.graphs.knowledge import given_of
 
@@ -121,7 +120,6 @@ def remarks_on_tests(
         f"Evidence: {kind}.",
         f"Tests over all sites: {counts}.{ONCE if closed else ''}{_of_all_pairs(outcome)}",
         *more,
-        *((EVIDENCE[kind].bits_summary,) if closed else ()),
     )
 
 

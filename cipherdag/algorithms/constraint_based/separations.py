@@ -2,9 +2,6 @@
 
 Source: Ramsey, "Improving accuracy and scalability of the PC algorithm by maximizing p-value",
 arXiv 1610.00378.
-
-Leaks:
-    Sites see which sets are tested; the coordinator sees what the source of the evidence says.
 """
 
 from __future__ import annotations

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.bootstrap import once_more, replicated
+from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
-    COMPARISON,
     SiteDifference,
     differences_given_neighbours,
     marginal_differences,
@@ -45,13 +44,15 @@ from cipherdag.questions.ci_tests import (
     ColumnTypes,
     offered_tests,
 )
+from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import MAX_REPLICATES, Question
+from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.separators import SeparatorSearch
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import Skeleton
 from cipherdag.questions.verdicts import FEWEST_SITES
 
@@ -235,17 +236,18 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         )
         require(self.rule == "p_value_drop", ENDS_WITHOUT_MIDDLE)
 
-    def disclosures(self) -> tuple[str, ...]:
-        """What the evidence opens, and how often."""
-        said: tuple[str, ...] = self.evidence_disclosures()
-        return (*said, once_more(self.bootstrap)) if self.bootstrap else said
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """What the evidence opens, once more of resampled rows with `bootstrap`."""
+        again = Resampled.discloses if self.bootstrap else ()
+        return joined(self.evidence_disclosures(), again)
 
-    def evidence_disclosures(self) -> tuple[str, ...]:
+    def evidence_disclosures(self) -> tuple[Disclosure, ...]:
         """What tests over all sites open."""
         kind = EVIDENCE[self.decided_by]
-        opened = kind.disclosure(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
+        lenient = self.rule == "p_value_drop" or self.alpha > LARGEST_USUAL_LEVEL
+        opened = kind.disclosures(closed=self.closed, lenient=lenient)
         compared = kind.asks_columns and not self.closed
-        return (opened, COMPARISON) if compared else (opened,)
+        return joined(opened, SiteDifferences.discloses if compared else ())
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.

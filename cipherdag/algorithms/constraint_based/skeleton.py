@@ -1,10 +1,6 @@
 """The order-independent skeleton of PC-stable, and its refinement by larger candidate sets.
 
 Source: Colombo and Maathuis, JMLR 15 (2014), section 4.1.
-
-Leaks:
-    Sites see which tests are asked, hence the skeleton after every layer; the coordinator sees what
-    the source of the evidence says.
 """
 
 from __future__ import annotations

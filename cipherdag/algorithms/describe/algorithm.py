@@ -28,11 +28,13 @@ from cipherdag.findings.doubts import DIFFERING, this_site_report
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels import TablePanel
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import sum_with_threshold
 
 TITLE = "To look at before a graph is learnt"
@@ -56,27 +58,6 @@ LIMITS = (
         "and quantiles are then not those of the values in its file."
     ),
     "Two columns are never looked at together, so nothing here says how they depend on each other.",
-)
-DISCLOSED = (
-    (
-        "How many rows all sites hold, and how many of these miss no value where columns are "
-        "categories; of each column its kind, and how many sites have values of it. Of each "
-        "column of numbers that enough sites have, about where they lie and how far they "
-        "spread: a mean to a quarter of a deviation, and a deviation to a power of two."
-    ),
-    (
-        "Of each column that enough sites have: how many rows miss it or are left out, and "
-        "over all sites' rows together the mean, the standard deviation, the counts of "
-        "categories and of numbers up to public marks. Counts of a site below its "
-        "min_cell_size are counted only with others, and a few values far from the others only "
-        "drawn in. Sums over other sites than before, where a site leaves in between, tell "
-        "how many values it has."
-    ),
-    (
-        "Of each column, how widely its shares scatter between the sites, not which site lies "
-        "where. Also whether any site has one value far from all others again and again, rows "
-        "that it leaves out, a few values that it draws in, or a number too large to add."
-    ),
 )
 
 
@@ -106,11 +87,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        The coordinator learns what `Columns` opens, its marks of columns that enough sites have; of
-        every column that enough sites have, the
-        values, the mean and the standard deviation over all sites (`ColumnSums`), the counts of
-        categories, and of numbers up to marks (`ValueCounts`); and what `SiteDifferences` opens,
-        given nothing. No sum is of two columns.
+        No sum is of two columns.
     """
 
     name: ClassVar[str] = "describe"
@@ -167,17 +144,14 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             },
         )
 
-    @property
-    def leaves(self) -> str:
-        """What leaves, at most."""
-        return (
-            "rows, means, standard deviations and counts of every column, over all sites together, "
-            "and how widely each column scatters between sites."
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Sums and counts of single columns, and how sites differ in them."""
+        return joined(
+            Columns(n_variables=1).disclosures,
+            ColumnSums.discloses,
+            ValueCounts.discloses,
+            SiteDifferences.discloses,
         )
-
-    def disclosures(self) -> tuple[str, ...]:
-        """Sums and counts of single columns."""
-        return DISCLOSED
 
     def report(self, conclusion: Any) -> Report:
         """Report the columns to look at before a graph is learnt."""

@@ -17,7 +17,7 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
-from cipherdag.algorithms.effect.report import disclosed, reported
+from cipherdag.algorithms.effect.report import reported
 from cipherdag.algorithms.effect.sets import read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
@@ -36,6 +36,7 @@ from cipherdag.findings.finding import Report
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer
 from cipherdag.questions.ci_tests import ColumnTypes
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
@@ -106,13 +107,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
-        of these rows, the models of treatment and outcome step by step, the means of the arms and
-        how rows spread about them, and counts of propensities by arm; how widely the
-        sites' own effects scatter; the models, means and spreads once more of a placebo; with
-        `refute` for every change, by subtraction those of every fifth of the rows too; where values
-        are missing what `left_out` asks. With ``leave-out``, two runs
-        in which other sites tell show these sites' sums by subtraction.
+        With `refute` the sums of every fifth of the rows follow by subtraction. With ``leave-out``,
+        two runs in which other sites tell show these sites' sums by subtraction.
     """
 
     name: ClassVar[str] = "effect"
@@ -351,18 +347,15 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             sets=tuple(sets),
         )
 
-    @property
-    def leaves(self) -> str:
-        """What leaves, at most."""
-        return (
-            "sums over all sites from which the effect follows: rows, means of the arms, and "
-            "models of treatment and outcome; of categories as much as their table."
-        )
-
-    def disclosures(self) -> tuple[str, ...]:
-        """Models, means and counts of propensities."""
-        left_out = self.withheld == "leave-out"
-        return disclosed(self.estimator, refute=self.refute, leave_out=left_out)
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Models, means and counts of propensities, as far as the options ask for them."""
+        unasked = {
+            Quantity.REGRESSIONS: self.estimator != "standardise",
+            Quantity.PROPENSITIES: self.estimator in ("ipw", "aipw", "auto"),
+            Quantity.FOLDS: self.refute,
+        }
+        opened = [each for each in EffectSums.discloses if unasked.get(each.quantity, True)]
+        return joined(Columns(n_variables=1).disclosures, opened)
 
     def report(self, conclusion: EstimatedEffect) -> Report:
         """Report the warnings and the assumptions of the estimates."""

@@ -1,11 +1,9 @@
 """Refutations of an effect: the same estimate after changes that should, or should not, matter.
 
 Leaks:
-    The same sums as the effect's own once more for every change, but for counts of propensities.
     A change is told where as many sites contribute to it as to the effect: these are then the same,
     since a site contributes to a change only if it does to the effect, so that no difference is of
-    fewer. Of rows that miss a value how many sites have rows of both kinds, and if enough have, one
-    sum and its variance of the treatment, and of the outcome.
+    fewer.
 """
 
 from __future__ import annotations

@@ -38,68 +38,10 @@ _OF = {
     "standardise": "Effects are those over the rows in whose stratum their site has every arm.",
     "linear": "The outcome is taken to be linear in the treatment and in what is adjusted for.",
 }
-_MODELS = {
-    "regression": "a model of the outcome in every arm",
-    "ipw": "a model of the treatment",
-    "aipw": "models of the treatment, and of the outcome in every arm",
-    "linear": "a linear model of the outcome",
-    "auto": "models of the treatment, and of the outcome in every arm, or of a number a linear "
-    "model of the outcome",
-}
-
-_STEPS = (
-    "Over all these sites' rows together, {}: sums of likelihoods, gradients and Hessians, and so "
-    "coefficients, step by step. Of categories these add up to the table of treatment, outcome and "
-    "what is adjusted for."
-)
-_MEANS = (
-    "The rows and the mean of every arm, how single rows spread about it together, and how many "
-    "rows have a propensity in each of ten ranges; no row's weight or propensity."
-)
-_BETWEEN = (
-    "How many sites can estimate the effect from their rows, and if enough can, their weighted "
-    "mean and how widely they scatter; not which site's lies where."
-)
-_PLACEBO = (
-    "The same models, means and spreads once more where every site deals the treatment out anew "
-    "among its rows; how it does follows from all of them, and only the site knows it. How many "
-    "sites have enough rows for that."
-)
-_CHANGED = (
-    "Once more also where every site adds a column of random numbers, leaves out one of five parts "
-    "of its rows, or where a variable is not adjusted for; less one another these are sums over a "
-    "fifth of the rows. Which rows these are only the site knows."
-)
 DIFFER = 0.01
 """p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
 RANDOM_CAUSE_SE = 1.0
 """Standard errors that a random common cause may move an estimate by."""
-
-
-_LEFT_OUT = (
-    "Two runs in which other sites may tell of their small counts show, less one another, the sums "
-    "of the sites by which they differ."
-)
-
-
-def disclosed(estimator: str, *, refute: bool, leave_out: bool) -> tuple[str, ...]:
-    """The sentences on what the opened sums disclose."""
-    return (
-        (
-            "How many rows all sites hold; of each column its kind, and whether some site misses "
-            "values of it, and of numbers about where they lie and how far they spread."
-        ),
-        (
-            "How many sites may tell of the rows of treatment, outcome and what is adjusted for, "
-            "and have rows of each arm."
-        ),
-        *((_STEPS.format(_MODELS[estimator]),) if estimator in _MODELS else ()),
-        _MEANS,
-        _BETWEEN,
-        _PLACEBO,
-        *((_CHANGED,) if refute else ()),
-        *((_LEFT_OUT,) if leave_out else ()),
-    )
 
 
 def reported(effect: EstimatedEffect) -> Report:

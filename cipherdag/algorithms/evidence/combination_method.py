@@ -6,23 +6,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest, OverlapFilter
-from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
+from cipherdag.questions.disclosure import Disclosure, Quantity, bits
 from cipherdag.questions.question import Question
-
-SECOND_ALPHA_DISCLOSES = (
-    "Of tests of the ends of unshielded triples that say independent, whether they do at the level "
-    f"{SECOND_ALPHA}, too."
-)
-"""What everybody learns in addition where triples are oriented by verdicts of all sets."""
-NOTHING_OPENED = (
-    "Of every test one bit was opened, whether it says dependent: no sum, statistic or p-value."
-)
-ALSO_OPENED = (
-    "Also opened were the kinds of columns, the rows of all sites together, and of every two "
-    "variables whether any site can test them."
-)
-
 
 Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, FederatedCITest]]
 
@@ -33,10 +20,10 @@ class CombinationMethod:
 
     Attributes:
         name: The value of the parameter ``evidence``.
-        discloses: What the coordinator learns, in one sentence.
+        discloses: What everybody learns, at most.
         open: Opens the source of p-values of some settings.
         close: Opens a source of verdicts, whose sums stay closed; None where there is none.
-        closed: What everybody learns of verdicts, in one sentence.
+        closed: What everybody learns where sums stay closed.
         own_tests: Whether the columns alone decide its tests, and no test of a site's is computed.
         triplets: Whether FedCMFS can use it, test by test.
         asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
@@ -49,10 +36,10 @@ class CombinationMethod:
     """
 
     name: str
-    discloses: str
+    discloses: tuple[Disclosure, ...]
     open: Opening = field(repr=False)
     close: Opening | None = field(default=None, repr=False)
-    closed: str = ""
+    closed: tuple[Disclosure, ...] = ()
     own_tests: bool = False
     triplets: bool = False
     asks_columns: bool = False
@@ -61,8 +48,7 @@ class CombinationMethod:
     tests: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        silent = not self.discloses.strip() or (self.close is not None and not self.closed.strip())
-        if silent:
+        if not self.discloses or (self.close is not None and not self.closed):
             raise ValueError(f"evidence '{self.name}' does not say what it discloses")
 
     def source(
@@ -79,13 +65,8 @@ class CombinationMethod:
             return source
         return OverlapFilter(source, settings.measured, settings.determined)
 
-    def disclosure(self, *, closed: bool, p_value_drop: bool = False) -> str:
-        """Return what is disclosed, in a sentence; with ``p_value_drop`` in two."""
+    def disclosures(self, *, closed: bool, lenient: bool = False) -> tuple[Disclosure, ...]:
+        """What everybody learns; ``lenient`` where tests are also asked at a larger level."""
         if not closed:
             return self.discloses
-        return f"{self.closed} {SECOND_ALPHA_DISCLOSES}" if p_value_drop else self.closed
-
-    @property
-    def bits_summary(self) -> str:
-        """The sentences of a report on what stayed closed in a run by bits, and what did not."""
-        return f"{NOTHING_OPENED} {ALSO_OPENED}" if self.asks_columns else NOTHING_OPENED
+        return (*self.closed, *bits(*(Quantity.LENIENT,) * lenient))

@@ -10,11 +10,6 @@ weighted_p   sum of n (p - alpha) above 0
 
 A test that says independent may be asked again at a second level (`options.SECOND_ALPHA`), which
 separates a p-value just above alpha from one near 1.
-
-Leaks:
-    By bits, of every test whether it says independent, and with ``fisher`` whether any site can do
-    it; see `EvidenceVerdicts`. Of those asked again, the same at the second level. By sums, see
-    `CombinedTests`.
 """
 
 from __future__ import annotations
@@ -41,6 +36,7 @@ from cipherdag.questions.combined_evidence import (
     CombinedEvidence,
     combined_p,
 )
+from cipherdag.questions.disclosure import Quantity, bits, sums
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
@@ -58,10 +54,6 @@ class CombinedTests(CachedFederatedCITest):
     A test for which fewer than ``fewest`` sites have degrees of freedom is not done, and counts as
     dependent; a marginal one counts as independent, since x or y is constant at the others.
     ``weighted_p`` counts a test without degrees of freedom as one with p = 1.
-
-    Leaks:
-        Of every test, how many sites have degrees of freedom for it; of those that at least
-        ``fewest`` have, what `CombinedEvidence` says.
 
     Args:
         combination: The results that are summed.
@@ -245,21 +237,18 @@ def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
 
 FISHER = CombinationMethod(
     name="fisher",
-    discloses="For every test, the sum of -2 ln p over the sites, and how many did it.",
+    discloses=sums(Quantity.LOG_P_VALUES, Quantity.SITES, Quantity.RELIABILITY),
     open=partial(open_combined, "fisher"),
     close=partial(open_thresholded, "fisher"),
-    closed="For every test, whether it says independent over all sites, and whether any of them "
-    "can do it; no sum, no p-value, and not how many sites did it.",
+    closed=bits(Quantity.DECISION, Quantity.ABLE),
     triplets=True,
     overlapping=True,
 )
 WEIGHTED_P = CombinationMethod(
     name="weighted_p",
-    discloses="For every test, the mean p-value over the sites, weighted by rows, and the rows of "
-    "all sites together; for every pair that is selected from, also the weighted mean strength.",
+    discloses=sums(Quantity.P_VALUES, Quantity.TEST_ROWS, Quantity.STRENGTHS, Quantity.SITES),
     open=partial(open_combined, "weighted_p"),
     close=partial(open_thresholded, "weighted_p"),
-    closed="For every test, whether the mean p-value, weighted by rows, is above alpha; no sum, no "
-    "p-value, and not how many sites did it.",
+    closed=bits(Quantity.DECISION, Quantity.ABLE),
     triplets=True,
 )

@@ -27,9 +27,18 @@ from cipherdag.algorithms.evidence.within_sites import ScoreTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
+from cipherdag.questions.disclosure import Quantity, joined, sums
 from cipherdag.questions.encodings import pack_integers, require_possible
-from cipherdag.questions.pooled_data import LOCATION_EXPONENT, ColumnKinds, Columns, Moments
+from cipherdag.questions.pooled_data import (
+    LOCATION_EXPONENT,
+    ColumnKinds,
+    Columns,
+    Moments,
+    SmallCells,
+    Tables,
+)
 from cipherdag.questions.question import Question
+from cipherdag.questions.scores.score_sums import ScoreSums
 
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ORIGIN_BITS = 8
@@ -49,9 +58,6 @@ def open_moments(
 
     Raises:
         AggregateRangeError: More rows than there are.
-
-    Leaks:
-        The means and covariances of these columns over all sites.
     """
     complete = np.flatnonzero(~kinds.incomplete & ~kinds.few)
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
@@ -77,10 +83,6 @@ def open_correlations(
 
     Raises:
         AggregateRangeError: More rows than there are.
-
-    Leaks:
-        The means and covariances of these columns over all sites, or those within sites with the
-        mean logarithm of the sites' variances.
     """
     question = Moments(
         n_variables=len(kinds.categories),
@@ -264,8 +266,13 @@ def open_pooled(
 
 POOLED = CombinationMethod(
     name="pooled",
-    discloses="The contingency tables of the tests, or the moments, of all sites together: as much "
-    "as the pooled data would show of them.",
+    discloses=joined(
+        Columns(n_variables=1, few=True).disclosures,
+        Tables.discloses,
+        SmallCells.discloses,
+        sums(Quantity.MOMENTS),
+        ScoreSums.discloses,
+    ),
     open=open_pooled,
     asks_columns=True,
     mixes_sites=True,

@@ -25,11 +25,13 @@ from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.within_sites import ScoreTests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import EffectSize
+from cipherdag.questions.disclosure import joined
 from cipherdag.questions.encodings import by_block, pack_integers
 from cipherdag.questions.gather import gather
-from cipherdag.questions.pooled_data import ColumnKinds, Columns
+from cipherdag.questions.pooled_data import ColumnKinds, Columns, SmallCells
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models, values_per_step
+from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import normal_scores
 from cipherdag.statistics.regression_fits import (
@@ -97,9 +99,6 @@ class RegressionTests(CachedFederatedCITest):
     dependent, and so does one whose two models were not fitted over the same sites, since a site
     left in between. No model is fitted twice: the second sums would disclose the sites that left.
     All these tests are counted by method.
-
-    Leaks:
-        See `RegressionSteps`.
 
     Args:
         kinds: The columns.
@@ -292,10 +291,12 @@ def open_regressions(
 
 GLM = CombinationMethod(
     name="glm",
-    discloses="For every regression of the tests and every step towards its maximum, the sums of "
-    "the likelihoods, gradients and Hessians, and so its coefficients over all sites; the kinds of "
-    "columns, and about where and how widely continuous ones lie. Of tests whose table some site "
-    "withholds, what stratified opens.",
+    discloses=joined(
+        Columns(n_variables=1, order=True).disclosures,
+        RegressionSteps.discloses,
+        SmallCells.discloses,
+        ScoreSums.discloses,
+    ),
     open=open_regressions,
     own_tests=True,
     asks_columns=True,

@@ -38,11 +38,7 @@ METHODS = [Method.TOO_FEW_ROWS, *FALLBACK_METHODS, Method.POOLED]
 def open_tables(
     kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, TableTests]:
-    """Ask for the counts of every single variable: one round, or two where sites restrict counts.
-
-    Leaks:
-        The counts of every variable over all sites.
-    """
+    """Ask for the counts of every single variable: one round, or two under restrictions."""
     tables = PooledTables(kinds, max_rows=settings.max_rows)
     single = np.arange(len(kinds.categories))[:, None]
     yield from tables.find_withheld([single])
@@ -188,10 +184,6 @@ class TableTests(CachedFederatedCITest):
     A test for which all rows together are too few is not asked for. A test whose table has a count
     that some site withholds, or more than ``max_cells`` cells, is done by ``stratified`` with its
     sums opened, and counted as such.
-
-    Leaks:
-        The table of the pooled data of every set asked for, by position; where sites restrict
-        small counts, of which other sets some site withholds its table.
 
     Args:
         tables: The store of tables.

@@ -3,10 +3,6 @@
 Evidence that adds up rows of all sites mistakes such differences for dependence. So in the rounds
 of the first tests every variable's shares are compared, and those that differ are compared again
 given their neighbours.
-
-Leaks:
-    Of every stratum at how many sites it has rows; of those that at least ``fewest`` sites have,
-    what `SiteDifferences` says.
 """
 
 from __future__ import annotations
@@ -29,15 +25,6 @@ from cipherdag.questions.threshold import (
 from cipherdag.statistics.p_values import corrected
 
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
-
-COMPARISON = (
-    "To compare the sites: for every variable, how many sites have rows. If these are enough: the "
-    "rows of all sites, the approximate mean share of every category, or of the values up to "
-    "common cut points, and how widely the sites' shares scatter. For variables that differ, the "
-    "same in every configuration of their neighbours. For numbers, whether any site seems to have "
-    "a code for missing values."
-)
-"""What comparing the sites opens."""
 
 LEVEL = 0.01
 """Family-wise error rate of naming a variable where none differs (Holm, 1979)."""

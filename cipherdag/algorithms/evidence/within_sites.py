@@ -2,11 +2,6 @@
 
 A test sums scores of the sites' strata and regressions (`ScoreSums`). Either one bit of it is
 opened, whether x and y are dependent (`ScoreBits`), or its sums are, and with them its p-value.
-
-Leaks:
-    Before the tests: the kinds of columns, and the rows of all sites together. Of every test one
-    bit (`ScoreBits`), and given nothing a second one, whether any site can do it; or, where sums
-    are opened, how many sites contribute, and what `ScoreSums` says where at least ``fewest`` do.
 """
 
 from __future__ import annotations
@@ -34,6 +29,7 @@ from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
+from cipherdag.questions.disclosure import Quantity, bits, joined
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
@@ -219,15 +215,13 @@ def within_sites(
 
 STRATIFIED = CombinationMethod(
     name="stratified",
-    discloses="The kinds of columns, and the rows of all sites together. For every test, how many "
-    "sites contribute and its rows; the sums of their scores, of the variances of these, of how "
-    "they vary together, and of the normal scores of the sites' chi-squares; and how many sites "
-    "have one. Small counts may follow from these sums.",
+    discloses=joined(Columns(n_variables=1, order=True).disclosures, ScoreSums.discloses),
     open=partial(within_sites, bits=False),
     close=partial(within_sites, bits=True),
-    closed="The kinds of columns, and the rows of all sites together. For every test, whether it "
-    "says dependent over all sites together: no sum, no p-value, and not how many sites have rows "
-    "for it. For every two variables, whether any site can test them.",
+    closed=joined(
+        Columns(n_variables=1, order=True, marks=False).disclosures,
+        bits(Quantity.DECISION, Quantity.ABLE),
+    ),
     asks_columns=True,
     overlapping=True,
     triplets=True,

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.bootstrap import arcs_counted, once_more, replicated
+from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.site_differences import (
-    COMPARISON,
     differences_given_neighbours,
     marginal_differences,
 )
@@ -56,41 +55,16 @@ from cipherdag.graphs.equivalence import permitted
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.ci_tests import ColumnTypes
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
-from cipherdag.questions.question import MAX_REPLICATES, Question
+from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
+from cipherdag.questions.scores.score_comparisons import ScoreComparisons
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.verdicts import FEWEST_SITES
 
 Searching = Generator[Question, FloatVector, FedBOSSOutcome]
-
-POOLED = (
-    "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
-    "over all sites of the sets of variables that the search looks at."
-)
-WITHIN = (
-    "Of numbers, the covariances within sites, summed over them, and the mean logarithm of the "
-    "sites' variances; of columns whose variances differ also the mean correlations within sites. "
-    "A site that restricts small counts weighs its rows by chance."
-)
-SITES = (
-    "For sets of variables, how well each site's distribution explains its rows (log likelihood), "
-    "summed over the sites and rounded to 1/16. A site that restricts small counts joins rare "
-    "categories and changes the sum by up to 1. How many sites have a category is not counted."
-)
-COMPARED = (
-    "Which of two graphs that the search compares has the higher score over all sites; no score. "
-    "Of FedPC, which gives the first graph: "
-)
-UNLIKE_NUMBERS = "Where there are categories, or a site misses values: "
-ALONE = "Where there are categories, or a site misses values, and the site is the only one: "
-KINDS = "The kinds of columns."
-KINDS_AND_MARKS = "The kinds of columns, and about where and how widely numbers lie."
-RESTRICTED = (
-    "Where a site restricts small counts of categories or of numbers with few values, or "
-    "misses values: "
-)
-
-HIGHER = "which of two graphs has the higher score over all sites"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,18 +85,8 @@ class FedBOSS(ScoreSettings):
             each.
 
     Leaks:
-        The coordinator learns what `Columns` opens, with ``bits`` nothing of where numbers lie, and
-        else that too, as it decides on `reveal`. With ``bits`` everybody learns what FedPC opens
-        by ``bits``, and of pairs of graphs that the search compares which scores higher. With
-        ``sums`` the coordinator learns of numbers the covariances within sites,
-        the mean logarithm of the sites' variances, and where these differ mean correlations; of
-        categories, of columns of both kinds, and of columns with missing values, the summed log
-        likelihoods of the sets of variables that the search looks at, to which sites that restrict
-        small counts add noise (see `LogLikelihoods`). Without `within_sites`: of numbers the means
-        and covariances of all rows; of categories, unless a site restricts small counts, the tables
-        of these sets summed over the sites, and which of them some site withholds. A site sees
-        which sets are asked about. With ``sums`` what `evidence.site_differences` opens of every
-        variable. With `bootstrap` all but that once more for every replicate.
+        Sites that restrict small counts add noise to likelihoods (see `LogLikelihoods`), and tables
+        are opened unless one does. A site sees which sets are asked about.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -184,48 +148,18 @@ class FedBOSS(ScoreSettings):
         """The best DAG and its CPDAG by name, and what every edge is worth."""
         return concluded(outcome, facts)
 
-    @property
-    def leaves(self) -> str:
-        """Covariances and bits, where nothing else is chosen."""
-        if self.reveal == "bits":
-            return f"bits that say {HIGHER}, and those of FedPC's tests."
-        if self.opened_of_categories != "bits":
-            return ""
-        of_numbers = "of numbers the covariances within sites, summed over them"
-        return f"{of_numbers}; with categories or missing values bits that say {HIGHER}."
-
-    def disclosures(self) -> tuple[str, ...]:
-        """What the scores open."""
-        said: tuple[str, ...]
-        compared = COMPARED + " ".join(FedPC(reveal="bits").disclosures())
-        if self.reveal == "bits":
-            said = (compared,)
-        elif self.within_sites and self.opened_of_categories == "bits":
-            said = (WITHIN, UNLIKE_NUMBERS + compared, ALONE + SITES)
-        elif self.within_sites:
-            said = (WITHIN, UNLIKE_NUMBERS + SITES)
-        else:
-            said = (POOLED, RESTRICTED + SITES)
-        said = (*said, COMPARISON) if self.reveal != "bits" else said
-        return (*said, self._kinds, *self._once_more)
-
-    @property
-    def _kinds(self) -> str:
-        return KINDS if self.reveal == "bits" else KINDS_AND_MARKS
-
-    @property
-    def _once_more(self) -> tuple[str, ...]:
-        return (once_more(self.bootstrap),) if self.bootstrap else ()
-
-    def disclosed(self, conclusion: LearntGraph) -> tuple[str, ...]:
-        """Of `disclosures` what holds of bits where bits were opened, and else of sums."""
-        if conclusion.opens_bits:
-            said = replace(self, reveal="bits").disclosures()
-            return tuple(self._kinds if each == KINDS else each for each in said)
-        if self.reveal == "auto" and self.opened_of_categories == "bits":
-            alone = "sets" in conclusion.details and bool(conclusion.details["sets"])
-            return (SITES if alone else WITHIN, COMPARISON, self._kinds, *self._once_more)
-        return self.disclosures()
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """What the scores open, at most: what columns are decides which of it."""
+        opened: list[tuple[Disclosure, ...]] = [Resampled.discloses] if self.bootstrap else []
+        if self.opened_of_categories == "bits":
+            opened += [ScoreComparisons.discloses, FedPC(reveal="bits").disclosures()]
+        if self.reveal != "bits":
+            opened += [Columns(n_variables=1, few=True).disclosures, LogLikelihoods.discloses]
+            opened += [SiteDifferences.discloses]
+            within = sums(Quantity.ROWS, Quantity.WITHIN, Quantity.VARIANCES)
+            pooled = sums(Quantity.ROWS, Quantity.MOMENTS, Quantity.TABLES)
+            opened += [within if self.within_sites else pooled]
+        return joined(*opened)
 
     def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
         """Without the options of scores, or of a search, that the run did not need."""

@@ -3,9 +3,6 @@
 A change of families has as its gain a sum of log likelihoods of sets over all sites, with whole
 coefficients, and a constant, the difference of penalties. Whether it gains, and which of two
 changes gains more, are comparisons of such sums with 0.
-
-Leaks:
-    To everybody one bit for every comparison; see `ScoreComparisons`.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from cipherdag.algorithms.fedboss.set_sources import SetPenalty
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Family, mask_of
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.question import Question
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
 

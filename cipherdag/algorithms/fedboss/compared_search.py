@@ -7,9 +7,6 @@ it gains what it was asked about.
 
 Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JMLR 13 (2012), for
 the turns.
-
-Leaks:
-    To everybody the comparisons, see `compared_scores`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ What a family scores is a difference of two such numbers (see `statistics.set_sc
 that many families share is asked about once. With one parent taken, candidates are those that
 depend on the variable or on the parent, pair by pair; with more, those of them that gain where one
 of the parents is left out.
-
-Leaks:
-    Which sets are asked about; what is told of them is the source's to say.
 """
 
 from __future__ import annotations

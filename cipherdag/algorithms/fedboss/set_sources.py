@@ -8,10 +8,6 @@ its rows, freed of what chance alone would explain; the sum stands for the likel
 and the penalty is that of all rows. Differences between sites are no evidence: no site is compared
 with another. The noise that a site adds to a set where it restricts small counts is the same in all
 families that share the set.
-
-Leaks:
-    The tables over all sites, of the sets that the search looks at; or of every such set one number
-    summed over the sites, see `LogLikelihoods`.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ from cipherdag.algorithms.fedboss.set_families import Asking, Budget, SetFamilie
 from cipherdag.arrays import IndexArray
 from cipherdag.graphs.dags import mask_of, members, submasks
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore
 

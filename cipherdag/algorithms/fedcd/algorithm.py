@@ -23,6 +23,7 @@ from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,
@@ -43,17 +44,7 @@ Asking = Generator[Question, FloatVector, FedCDOutcome]
 
 ROUNDING = 2.0**-20
 
-BELIEFS = (
-    "In every round and for every edge, the aggregated belief, and how many sites believe in it."
-)
-AGGREGATIONS = {
-    "proximity": "How many sites intervened near an edge, and how near, but not which; in how many "
-    "rows, about, and of sites that restrict no small counts, exactly.",
-    "naive": "The rows of all sites together.",
-}
-"""What the weights of an aggregation open."""
 VARIED = frozenset(Training.__struct_fields__) | {"aggregation", "rounds"}
-OPENED = "the aggregated belief in every edge, how many sites believe in it, and sums of weights"
 PROPORTIONAL = frozenset({"full_mass"})
 TRAINED = {name: Range(1, limit) for name, limit in TRAINING_LIMITS.items()}
 TRAINED["sparsity"] = Range(0.0, 1.0)
@@ -117,13 +108,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         averaging: How beliefs are averaged from round to round.
 
     Leaks:
-        The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
-        both logits), how many sites believe in the edge, and with ``proximity`` the sum of the
-        weights exp(beta r), or ``decay`` to the power of the distance, which tells how many sites
-        intervened near it, and how near, but not which: of sites that restrict small counts in
-        steps of rows and of weights, of others exactly, so that every site's rows of every
-        experiment follow, though not whose they are; with ``naive`` the rows of all sites
-        together. Sites learn the same sums, and the aggregated belief.
+        With ``proximity`` the sum of weights tells how many sites intervened near an edge, and how
+        near, but not which: of sites that restrict small counts in steps of rows and of weights, of
+        others exactly, so that every site's rows of every experiment follow, though not whose.
     """
 
     name: ClassVar[str] = "fedcd"
@@ -135,13 +122,11 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         "paper": Published(
             {"start": "sampled", "reach": "edges", "every_round": True},
             VARIED | PROPORTIONAL | {"method", "prior_weight", "sharpness"},
-            OPENED,
             needed=PROPORTIONAL,
         ),
         "code": Published(
             {"reference": "code", "batch": 64, "every_round": True},
             VARIED | {"decay", "least_weight"},
-            OPENED,
         ),
     }
 
@@ -161,17 +146,10 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         """The DAG by name, the beliefs as its evidence, and what was left out."""
         return concluded(outcome, facts.names)
 
-    @property
-    def leaves(self) -> str:
-        """What leaves, at most."""
-        return (
-            "averages of the sites' beliefs in every edge, and how many sites have an edge or "
-            "intervened near it."
-        )
-
-    def disclosures(self) -> tuple[str, ...]:
-        """Beliefs and votes, and what the weights add."""
-        return BELIEFS, AGGREGATIONS[self.averaging.aggregation]
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Beliefs, how many sites hold them, and what the weights add."""
+        weights = Quantity.ROWS if self.averaging.aggregation == "naive" else Quantity.WEIGHTS
+        return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES, weights))
 
     @property
     def most_rounds(self) -> int:

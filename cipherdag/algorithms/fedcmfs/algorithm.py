@@ -29,7 +29,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     parents_and_children,
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
-from cipherdag.algorithms.fedcmfs.report import RANKED, least_p, measure
+from cipherdag.algorithms.fedcmfs.report import least_p, measure
 from cipherdag.algorithms.parameters import LEVELS, one_of, preset, require, within
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
@@ -37,9 +37,17 @@ from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
 from cipherdag.questions.combined_evidence import COMBINATIONS, Combination
+from cipherdag.questions.disclosure import (
+    LARGEST_USUAL_LEVEL,
+    Audience,
+    Disclosure,
+    Quantity,
+    joined,
+)
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Question
+from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
 
 MARK_LABELS = (
     "Write label = true for the labels in schema.toml, or name them with --labels, in Python "
@@ -48,7 +56,6 @@ MARK_LABELS = (
 EXACT = {"reveal": "sums", "retrieval": "paper"}
 VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
 """Our text of it states no level, test or limit; the authors' HITON-PC ends with sets of 3."""
-OPENED = "the p-value and strength of every triplet, weighted by rows"
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
 
 Searching = Generator[Question, FloatVector, Neighbourhood]
@@ -123,15 +130,9 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
 
     Leaks:
-        The coordinator learns which positions are labels. With `reveal` ``bits`` everybody
-        learns what `ThresholdedTests` and `Ranking` say. Else, with ``evidence`` other than
-        ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
-        ``stratified`` what it says. With
-        ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
-        over sites, and the weighted strength of the pairs, exactly.
-        Where every site can do every test, the rows are the same total each time and say nothing
-        of a site's size. Where some cannot, totals differ, and their differences are the rows of
-        the sites that could not: of one site, if it was one. Sites learn which triplets are asked,
+        Where every site can do every test, the rows are the same total each time and say nothing of
+        a site's size. Where some cannot, totals differ, and their differences are the rows of the
+        sites that could not: of one site, if it was one. Sites learn which triplets are asked,
         hence each label's candidates.
     """
 
@@ -141,7 +142,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"labels", "relations"})
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
-    published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}
+    published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED)}
 
     retired: ClassVar[dict[str, object]] = {"dof": "adjusted"}
 
@@ -225,11 +226,12 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             least_p=least_p(self.evidence),
         )
 
-    def disclosures(self) -> tuple[str, ...]:
-        """What the evidence opens, and the labels."""
-        said = EVIDENCE[self.evidence].disclosure(closed=self.closed)
-        ranked = (RANKED[self.evidence],) if self.closed else ()
-        return said, *ranked, "Which identifiers are labels."
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """What the evidence opens, the order of candidates, and the labels."""
+        lenient = self.alpha > LARGEST_USUAL_LEVEL
+        opened = EVIDENCE[self.evidence].disclosures(closed=self.closed, lenient=lenient)
+        ranked = (*StrengthVerdicts.discloses, *ScaleVerdicts.discloses) if self.closed else ()
+        return joined(opened, ranked, [Disclosure(Quantity.LABELS, audience=Audience.COORDINATOR)])
 
     def _run(
         self, facts: Facts, labels: tuple[int, ...]

@@ -1,10 +1,4 @@
-"""FedCMFS's triplets by one test over all sites, in place of the mean of the sites' p-values.
-
-Leaks:
-    In place of weighted p-values and strengths the coordinator sees the sums over the sites that
-    `CombinedEvidence` lists, per triplet, or what another kind of evidence says; a triplet's
-    strength follows from them. Where sums stay closed everybody sees verdicts alone (`ranking`).
-"""
+"""FedCMFS's triplets by one test over all sites, in place of the mean of the sites' p-values."""
 
 from __future__ import annotations
 

@@ -4,10 +4,6 @@ Candidates that are few are compared each with each in one round, and stand by h
 Of more some are taken as pivots: all are compared with these, and what lies between two of them is
 ranked by itself, all of it in the same rounds. Comparisons contradict one another only where sites
 cannot test the same pairs; the order is a public function of them in any case.
-
-Leaks:
-    Which of two candidates is stronger, hence their order; of ``weighted_p`` also the power of four
-    next to their strengths; see `StrengthVerdicts` and `ScaleVerdicts`.
 """
 
 from __future__ import annotations

@@ -20,16 +20,6 @@ OF_EVIDENCE = {
 }
 
 
-RANKED = {
-    "weighted_p": "Of the variables that depend on the same one, which of two has the larger mean "
-    "strength over the sites that can test both, hence their order, and the power of four next to "
-    "their strengths; no strength.",
-    "fisher": "Of the variables that depend on the same one, which of two has the larger sum of "
-    "-2 ln p over the sites, hence their order; no sum.",
-}
-"""What everybody learns of strengths that stay closed."""
-
-
 def measure(evidence: str, test: str) -> str:
     """What an opened strength is, as a phrase with its unit."""
     if evidence != "weighted_p":

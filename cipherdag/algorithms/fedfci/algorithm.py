@@ -72,11 +72,8 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             unmeasured cause of both.
 
     Leaks:
-        What the evidence says of every test asked, by sums or by bits, and by sums
-        what `evidence.site_differences` does of every variable. Which tests are asked tells sites
-        the skeleton after every layer, and which sets lie beyond the neighbours. With `bootstrap`
-        all of it once more for every replicate. With ``integrate`` it is the skeleton of every
-        group that they learn, and there are more tests; what fits is found from that alone.
+        Which tests are asked tells sites the skeleton after every layer, and which sets lie beyond
+        the neighbours. With `integrate` it is the skeleton of every group that they learn.
     """
 
     name: ClassVar[str] = "fedfci"

@@ -5,10 +5,6 @@ in a test that both can take. What no site measured together no test says anythi
 
 Source: Tillman and Spirtes, "Learning equivalence classes of acyclic models with latent and
 selection variables from multiple datasets with overlapping variables", AISTATS 2011, algorithm 2.
-
-Leaks:
-    As `cipherdag.algorithms.fedfci.search`, of more tests: an edge that one group took away is
-    tested by the others, too.
 """
 
 from __future__ import annotations

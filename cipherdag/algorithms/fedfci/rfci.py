@@ -7,9 +7,6 @@ of all triples or paths at once, so that the order of the variables decides noth
 Source: Colombo, Maathuis, Kalisch and Richardson, "Learning high-dimensional directed acyclic
 graphs with latent and selection variables", Annals of Statistics 40 (2012), lemmas 3.1 and 3.2 and
 algorithms 4.4 and 4.5 of its supplement.
-
-Leaks:
-    As `cipherdag.algorithms.fedfci.search`.
 """
 
 from __future__ import annotations

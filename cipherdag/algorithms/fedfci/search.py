@@ -8,9 +8,6 @@ are judged before Possible-D-SEP is made of them), whose stable form is that of 
 Maathuis, JMLR 15 (2014), section 4.4; Claassen and Heskes, "A structure independent algorithm for
 causal discovery", ESANN 2011, lemma 1 (whatever makes two variables dependent as it joins a set is
 no cause of them, be there edges or not).
-
-Leaks:
-    What the source of the evidence says of every test asked, and to the sites which are.
 """
 
 from __future__ import annotations

@@ -49,9 +49,17 @@ from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, CITestSpec
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
-from cipherdag.questions.separators import MAX_GRID_BITS, SeparatorSearch
+from cipherdag.questions.separators import (
+    MAX_GRID_BITS,
+    BestIndexPrecedes,
+    BestScoreExceeds,
+    SeparatorSearch,
+)
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.verdicts import EdgeVerdicts
 
 Asking = Generator[Question, FloatVector, FedPCOutcome]
 
@@ -64,21 +72,10 @@ EXACT = {
 VARIED = frozenset({"vote_share", "test", "max_rows"})
 Sepset = Literal["max", "mean", "vote", "search"]
 """How a separating set is chosen."""
-OPENED = "votes on every edge and the largest p-value of every separating set"
-VOTES = (
-    "For every layer, how many sites can test each edge, and if those are enough, how many of them "
-    "keep it."
-)
-CLOSED_VOTES = (
-    "For every layer, which edges fall by the votes; not how many votes there were, nor how many "
-    "sites can test an edge."
-)
-SEPARATORS = {
-    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
-    "which, and the separating set that has it.",
-    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
-    "of all sites together.",
-    "vote": "For every candidate separating set, how many sites find the pair independent.",
+SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
+    "max": (*BestScoreExceeds.discloses, *BestIndexPrecedes.discloses),
+    "mean": sums(Quantity.P_VALUES, Quantity.TEST_ROWS, Quantity.SITES),
+    "vote": sums(Quantity.VOTES),
 }
 """What a choice of separating sets opens where sites vote."""
 
@@ -131,18 +128,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         voting: How votes decide, and sets are chosen.
 
     Leaks:
-        With `reveal` ``bits`` everybody learns which edges fall, or which tests say dependent, and
-        where colliders are judged of some tests whether they do at a second level; with
-        ``stratified`` also what `evidence.within_sites` opens before the tests; with votes what
-        ``max`` below says. With other evidence than ``vote``: what that evidence says of every test
-        asked, and by sums what `evidence.site_differences` does of every variable.
-        Else:
-        The coordinator learns, per layer, how many sites can test each edge, and where those are as
-        many as a sum has to cover, how many of them keep it; with ``max`` the best
-        p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
-        mean p of every candidate and the rows behind it; with ``vote`` the votes of every
-        candidate. Unanimous votes reveal every site's vote. Sites learn the skeleton.
-        With `bootstrap` all of it once more for every replicate.
+        Unanimous votes reveal every site's vote. Sites learn the skeleton.
     """
 
     name: ClassVar[str] = "fedpc"
@@ -152,8 +138,8 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     other_evidence: ClassVar[tuple[str, ...]] = ("vote",)
     retired: ClassVar[dict[str, object]] = GraphFromTests.retired | {"collider_conflicts": "auto"}
     published: ClassVar[Mapping[str, Published]] = {
-        "paper": Published({"reference": "paper", "max_cond_size": None} | EXACT, VARIED, OPENED),
-        "code": Published({"reference": "code"} | EXACT, VARIED, OPENED),
+        "paper": Published({"reference": "paper", "max_cond_size": None} | EXACT, VARIED),
+        "code": Published({"reference": "code"} | EXACT, VARIED),
     }
 
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
@@ -226,11 +212,12 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         """The CPDAG by name, why its edges stand, and what was resampled."""
         return concluded(self, outcome, facts, sepset=self.voting.sepset, followed=self._followed)
 
-    def evidence_disclosures(self) -> tuple[str, ...]:
+    def evidence_disclosures(self) -> tuple[Disclosure, ...]:
         """What the evidence opens, and with votes what the choice of separating sets does."""
         if self.decided_by != "vote":
             return GraphFromTests.evidence_disclosures(self)
-        return CLOSED_VOTES if self.closed else VOTES, SEPARATORS.get(self.voting.sepset, "")
+        votes = EdgeVerdicts.discloses if self.closed else EdgeVotes.discloses
+        return joined(votes, SEPARATORS.get(self.voting.sepset, ()))
 
     def report(self, conclusion: LearntGraph) -> Report:
         """Confidence of edges, triples that stay open, and differences between sites."""

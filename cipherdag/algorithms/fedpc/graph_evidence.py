@@ -42,7 +42,6 @@ UNDIRECTED_OPEN = (
 )
 TOO_FEW = "too few sites could test it"
 FORCED = "Collider with {}, which tests do not say: every DAG with these edges has such a one."
-NOTHING_OPENED = "Votes stayed closed: all that was opened of them is which edges fall."
 
 
 def votes_evidence(
@@ -67,7 +66,7 @@ def votes_evidence(
         edges=reader.edges(_on_closed_votes if votes is None else votes.on),
         support=reference.supports[sepset],
         separations=reader.separations(),
-        remarks=(NOTHING_OPENED,) if votes is None else votes.remarks(),
+        remarks=() if votes is None else votes.remarks(),
     )
 
 

@@ -1,8 +1,4 @@
-"""Where the votes of this package, the paper and its program differ: `Voting.reference`.
-
-Leaks:
-    As `FedPC` says; of the program that there are no counts of sites that could test an edge.
-"""
+"""Where the votes of this package, the paper and its program differ: `Voting.reference`."""
 
 from __future__ import annotations
 

@@ -2,11 +2,6 @@
 
 FedSkele (section 3.2.1) decides layer by layer which edges stay, FedOrien (section 3.2.2) chooses
 separating sets from what the sites say of every candidate.
-
-Leaks:
-    See `FedPC`: per layer, how many sites can test each edge, and how many of them keep it; the
-    latter only where as many can as a sum has to cover. By bits, which edges fall, and no more. Of
-    separating sets the best p-value on the grid and its set, or sums over the sites per candidate.
 """
 
 from __future__ import annotations

@@ -27,17 +27,13 @@ from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
+from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
 from cipherdag.questions.question import Question
 from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
 """P-values that bits tell apart: the same in every run, so that no two runs tell more."""
-DISCLOSED = (
-    "Of every pair of variables that the graph does not join, one test given a set that separates "
-    "them in it."
-)
-AT_LEVELS = "Of each test so at a few levels, so that its p-value lies between two of these."
 NAMED = 3
 """Independences that a warning names."""
 LIMITS = (
@@ -87,9 +83,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        The graph stands in the plan. What `cipherdag.algorithms.evidence.within_sites` opens before
-        tests, and of every pair without an edge what it opens of one test: with ``bits`` one bit
-        a level of `levels_of`.
+        The graph stands in the plan.
     """
 
     name: ClassVar[str] = "graphcheck"
@@ -232,13 +226,11 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         opened = {"reveal": "bits" if self.closed else "sums"}
         return Algorithm.used(self, conclusion, columns) | opened
 
-    def disclosures(self) -> tuple[str, ...]:
-        """The sentences on what stratified evidence opens of these tests."""
-        return (
-            DISCLOSED,
-            STRATIFIED.disclosure(closed=self.closed),
-            *((AT_LEVELS,) if self.closed else ()),
-        )
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """What stratified evidence opens of these tests, by bits at several levels."""
+        lenient = self.alpha > LARGEST_USUAL_LEVEL
+        opened = STRATIFIED.disclosures(closed=self.closed, lenient=lenient)
+        return joined(opened, bits(*(Quantity.LEVELS,) * self.closed))
 
     def report(self, conclusion: CheckedGraph) -> Report:
         """Report the independences that fail, and the limits of a test."""

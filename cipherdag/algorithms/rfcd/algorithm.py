@@ -29,25 +29,26 @@ from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import Question
-from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, from_grid
+from cipherdag.questions.regrets import (
+    REGRET_GRID_LIMIT,
+    FamilyRegretExceeds,
+    FamilyRegrets,
+    GraphRegretExceeds,
+    ScoreSpec,
+    from_grid,
+)
 
-PERTURBED = "perturbed by up to a few natural-log units where that site restricts small counts"
 OBJECTIVES = {
-    "graph": "The largest regret over the sites of the best candidate graphs of every step, and "
-    f"lower bounds of the others; not at which site. It is the value of one site, {PERTURBED}, and "
-    "exact where it does not.",
-    "nodewise": "For every variable and candidate set of parents, the largest regret over the "
-    f"sites; not at which site. It is the value of one site, {PERTURBED}, and exact where it does "
-    "not.",
-    "sum": "For every variable and candidate set of parents, the sum of all sites' regrets, each "
-    f"{PERTURBED}.",
+    "graph": GraphRegretExceeds.discloses,
+    "nodewise": FamilyRegretExceeds.discloses,
+    "sum": FamilyRegrets.discloses,
 }
 """What an objective opens."""
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
 VARIED = frozenset({"score", "beam"})
-OPENED = "the largest regret over the sites of every graph that the search goes on from"
 
 Asking = Generator[Question, FloatVector, RFcdOutcome]
 
@@ -87,16 +88,12 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             ``nodewise`` by a beam over DAGs.
 
     Leaks:
-        The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
-        the grid: the exact one of the best candidates of every step, a lower bound of the others;
-        with ``nodewise`` every asked family's worst-case regret; with ``sum`` every asked family's
-        sum of regrets. It does not learn which site is the worst, nor how many are; but a largest
-        regret is one site's own, and where one has by far the most rows everybody can guess whose.
-        From exact regrets of a few graphs that site's joint table follows, small counts included.
-        So sites that restrict small counts join rare categories, move likelihoods by up to a nat
-        and tell regrets to a sixteenth; sites that restrict none give their tables away. Sites see
-        the candidates, hence the graphs in the beam. A site that colludes with the coordinator can
-        leave its own regret out and learns the worst case of the others.
+        Nobody learns which site is the worst, nor how many are; but a largest regret is one site's
+        own, and where one has by far the most rows everybody can guess whose. From exact regrets of
+        a few graphs that site's joint table follows, small counts included. So sites that restrict
+        small counts join rare categories, move likelihoods by up to a nat and tell regrets to a
+        sixteenth; sites that restrict none give their tables away. A site that colludes with the
+        coordinator can leave its own regret out and learns the worst case of the others.
     """
 
     name: ClassVar[str] = "rfcd"
@@ -108,7 +105,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         "noise": 0.0,
         "learner": "ges",
     }
-    published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}
+    published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED)}
 
     score: Literal["bic", "mdl"] = "bic"
     objective: Literal["graph", "nodewise", "sum"] = "graph"
@@ -134,9 +131,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """The best DAG and its CPDAG by name, and the regret on the way."""
         return concluded(outcome, facts)
 
-    def disclosures(self) -> tuple[str, ...]:
+    def disclosures(self) -> tuple[Disclosure, ...]:
         """What the objective opens."""
-        return (OBJECTIVES[self.objective],)
+        return OBJECTIVES[self.objective]
 
     def report(self, conclusion: LearntGraph) -> Report:
         """The regret and its curve."""

@@ -4,12 +4,6 @@
 search in which only the best candidates are resolved. ``nodewise`` sums each family's largest
 regret over sites (PERI), ``sum`` sums the regrets of all sites; both are sums over families, which
 the coordinator keeps and asks for once.
-
-Leaks:
-    ``graph``: of every candidate a function of its worst-case regret on the grid, exactly that of
-    the best ones and a lower bound of the others. ``nodewise``: every asked family's worst-case
-    regret on the grid. ``sum``: every asked family's sum of regrets. Never which site is the worst;
-    but a worst-case regret is one site's own, exact where it restricts no small counts.
 """
 
 from __future__ import annotations

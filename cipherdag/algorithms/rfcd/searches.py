@@ -3,9 +3,6 @@
 `algorithm_1` is the paper's: it goes over DAGs and only adds edges. `best_first` goes over Markov
 equivalence classes and also takes edges off and turns them round, so that it finds out of what an
 early edge led to.
-
-Leaks:
-    Which graphs are asked about; what is opened of them is the objective's to say.
 """
 
 from __future__ import annotations

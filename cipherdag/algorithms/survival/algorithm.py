@@ -23,15 +23,18 @@ from cipherdag.algorithms.survival.outcome import (
     tested,
     tested_together,
 )
-from cipherdag.algorithms.survival.report import disclosed, reported
+from cipherdag.algorithms.survival.report import reported
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import SurvivalAnalysis
+from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.estimation.survival import (
     MOST_BINS,
     MOST_COLUMNS,
     MOST_GROUPS,
+    HazardSteps,
+    HazardSums,
     SurvivalCounts,
     column_count,
 )
@@ -71,13 +74,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        The coordinator learns what `Columns` opens, its marks of columns that enough sites have;
-        and of every group that enough sites tell of the events, and the rows at risk, in each bin
-        of time over all sites (`SurvivalCounts`) and beyond the last, hence how many rows end there
-        without the event;
-        and of the log-rank test within the sites, which are then those of the curves, the sums of
-        events, expected events and their covariances; of a Cox model what `HazardSteps` opens, or
-        without ``site_effect`` what `HazardSums` does, at each step towards its maximum.
+        Of rows at risk and events it follows how many rows end in a bin without the event.
     """
 
     name: ClassVar[str] = "survival"
@@ -182,18 +179,14 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             all_rows=outcome.all_rows,
         )
 
-    @property
-    def leaves(self) -> str:
-        """What leaves, at most."""
-        return (
-            "rows at risk and events in every bin of time, tests of the groups, and the steps of a "
-            "Cox model if one is asked for, over all sites together."
-        )
-
-    def disclosures(self) -> tuple[str, ...]:
+    def disclosures(self) -> tuple[Disclosure, ...]:
         """Counts in bins of time, and steps of a Cox model."""
-        model = bool(self.adjust)
-        return disclosed(steps=model and self.site_effect, sums=model and not self.site_effect)
+        model = HazardSteps.discloses if self.site_effect else HazardSums.discloses
+        return joined(
+            Columns(n_variables=1).disclosures,
+            SurvivalCounts.discloses,
+            model if self.adjust else (),
+        )
 
     def report(self, conclusion: Any) -> Report:
         """Curves, and what makes them doubtful."""

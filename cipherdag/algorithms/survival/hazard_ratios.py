@@ -85,10 +85,6 @@ def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
         edges: Edges of bins, packed, where all sites have one hazard; else None.
         fewest: How many sites have to tell, and to have rows of any category, and of any two, that
             one has: a gradient and a Hessian are told of these sites alone.
-
-    Leaks:
-        See `HazardSteps` and `HazardSums`; and how many sites have rows of each category, and of
-        each two.
     """
     fit, sites = HazardFit(first.coefficient_array()), 0
     while not fit.finished:

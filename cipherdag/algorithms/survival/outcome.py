@@ -68,9 +68,6 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
 
     Returns:
         The question that was asked, and its sums.
-
-    Leaks:
-        How many sites contribute to each group, and how many to all those that may be compared.
     """
     if question.n_groups < FEWEST_GROUPS:
         return question, (yield from sum_with_threshold(question, fewest))

@@ -42,20 +42,6 @@ NO_MODEL = (
     "Too few sites tell of the Cox model: each needs events, a min_cell_size of them, and no "
     "smaller count in a table of two among the event and the model's columns of categories."
 )
-STEPS = (
-    "How many sites tell of the Cox model, and have rows of each category of its columns and of "
-    "each two; where they are enough, at each step towards its maximum the sums of their partial "
-    "likelihoods, each with a hazard of its own, of the gradients and Hessians, and so its "
-    "coefficients over all sites."
-)
-SUMS = (
-    "How many sites tell of the Cox model, and have rows of each category of its columns and of "
-    "each two; where they are enough, at each step towards its maximum sums over all sites of "
-    "weights, of weighted columns and of products of these: of the rows at risk in each public bin "
-    "of time, and of those with the event there. By subtraction they tell of the rows that end in "
-    "a bin how many have each category, and about how numbers are distributed; of few rows, each "
-    "one's values."
-)
 FEW_HAVE = "too few sites have rows of these categories, or of two of them:"
 JOIN_CATEGORIES = "Join them with others in the data, or leave their rows or columns out."
 COARSE = (
@@ -68,33 +54,6 @@ JOIN = (
     "Join groups of few rows in the data, or leave their rows out, or ask sites whether they can "
     "lower their min_cell_size."
 )
-
-
-def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
-    """The sentences on what the opened sums disclose, with the steps of a Cox model or sums."""
-    return (
-        (
-            "How many rows all sites hold; of each column its kind, and about where it lies and "
-            "how far it spreads: a mean to a quarter of a deviation, and a deviation to a power "
-            "of two."
-        ),
-        (
-            "How many sites contribute to each group. If enough do, over all of them: how many "
-            "rows are at risk in each public bin of time and beyond the last, how many have the "
-            "event there, and so how many end there without it. Counts of a site below its "
-            "min_cell_size are counted at another edge only, together with others. Whether some "
-            "site has a time below 0."
-        ),
-        (
-            "Where there are groups: how many sites have all that may be compared. Where they "
-            "are enough, the curves of these groups are of these sites. Opened over them are the "
-            "events of each group at any time, how many are expected within the sites if groups do "
-            "not differ, and their covariances. A site that restricts small counts rounds what is "
-            "expected to a sixteenth, and changes covariances by up to a fifth."
-        ),
-        *((STEPS,) if steps else ()),
-        *((SUMS,) if sums else ()),
-    )
 
 
 def reported(analysis: SurvivalAnalysis) -> Report:

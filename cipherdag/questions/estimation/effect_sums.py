@@ -6,10 +6,6 @@ wanted. Its sandwich variance is the sum of squared influence functions. All of 
 rows, so they add up over sites.
 
 Source: Stefanski and Boos, The American Statistician 56 (2002) 29-38.
-
-Leaks:
-    Every site and whoever carries the messages see treatment, outcome and the adjustment set, by
-    position, and the coefficients so far. The coordinator sees the sums that each stage lists.
 """
 
 from __future__ import annotations
@@ -21,8 +17,10 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.disclosure import Quantity, once_more, sums
 from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.estimation.effect_stages import (
+    STAGES,
     ArmMeans,
     Contribution,
     Missing,
@@ -31,10 +29,7 @@ from cipherdag.questions.estimation.effect_stages import (
     Stage,
     Variance,
 )
-from cipherdag.questions.pooled_data import (
-    OnScales,
-    check_categories,
-)
+from cipherdag.questions.pooled_data import OnScales, check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression, coefficient_count
@@ -60,6 +55,14 @@ _REFUTED: dict[Refutation, str] = {
     "placebo": " of a placebo",
     "random-cause": " and for a random cause",
     "subset": " without a part of the rows",
+}
+
+
+_CHANGED: dict[Refutation, tuple[Quantity, ...]] = {
+    "": (),
+    "placebo": (Quantity.CHANGED,),
+    "random-cause": (Quantity.CHANGED,),
+    "subset": (Quantity.FOLDS,),
 }
 
 
@@ -99,13 +102,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     largest model. Of categories alone what chance makes of their table says no more than the table.
 
     Leaks:
-        The coordinator learns these sums over the sites: models of treatment and outcome, means of
-        the arms, and counts of propensities; no row's weight or propensity. With discrete
-        variables, the steps without ``site_effect`` add up to the table of them all. How widely the
-        sites' own effects scatter, not whose lies where; a site that restricts small counts
-        perturbs its own first, by up to a quarter of its standard error. Counts of propensities
-        given two sets may differ by single rows. With ``subset`` all of this but counts of
-        propensities of four fifths of the rows, and by subtraction of every fifth.
+        No row's weight or propensity is opened. With discrete variables, the steps without
+        ``site_effect`` add up to the table of them all. A site that restricts small counts perturbs
+        its effect first, by up to a quarter of its standard error. Counts of propensities given two
+        sets may differ by single rows. By subtraction ``subset`` tells of every fifth of the rows.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -127,7 +127,11 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         stage: What is asked.
     """
 
-    leaves = "estimating functions of a treatment's effect"
+    discloses = (
+        *sums(Quantity.SITES, Quantity.PROPENSITIES),
+        *sums(*(each for stage in STAGES for each in stage.opens)),
+        *once_more(Quantity.CHANGED, Quantity.FOLDS),
+    )
     countable = True
     opt_in = True
     keeps_count = True
@@ -356,10 +360,12 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Sums on the grid that `Moments` has, counts, and indicators of contribution."""
+        opened = (*sums(*self.stage.opens), *once_more(*_CHANGED[self.refutation]))
+        counts = sums(Quantity.PROPENSITIES)
         return (
-            moment_encoding(self._sums, self.max_rows),
-            Encoding(length=math.prod(self.bins), bound=float(self.max_rows)),
-            Encoding(length=self._parts, bound=1.0),
+            moment_encoding(self._sums, self.max_rows, opened),
+            Encoding(math.prod(self.bins), float(self.max_rows), counts),
+            Encoding(self._parts, 1.0, sums(Quantity.SITES)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:

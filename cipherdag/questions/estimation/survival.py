@@ -1,24 +1,17 @@
-"""Questions about times until an event: counts in public bins, and steps of Cox models.
-
-Leaks:
-    Every site and whoever carries the messages see the columns, by position, the edges of the bins
-    of time, and the coefficients so far. The coordinator sees the sums that each question lists,
-    of groups and models that enough sites contribute to.
-"""
+"""Questions about times until an event: counts in public bins, and steps of Cox models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.disclosure import Quantity, bits, sums
 from cipherdag.questions.encodings import Encoding, finest_grid, moment_encoding
-from cipherdag.questions.pooled_data import (
-    OnScales,
-    check_categories,
-)
+from cipherdag.questions.pooled_data import OnScales, check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
 
@@ -104,10 +97,8 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
     of the same sites, and the difference of the two of no site alone.
 
     Leaks:
-        The coordinator learns the counts summed over the sites, of groups that enough sites tell
-        of, and by subtraction how many rows end in each bin without the event; and the sums of
-        what the test needs, which tell of each group its events at any time. A Cox model of the
-        groups (`HazardSteps`) tells expected events and covariances exactly.
+        By subtraction it follows how many rows end in each bin without the event. A Cox model of
+        the groups (`HazardSteps`) tells expected events and covariances exactly.
 
     Attributes:
         edges: Packed 64-bit floats above 0, ascending.
@@ -115,7 +106,10 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
         compared: Which groups the test compares, ascending; none for no test.
     """
 
-    leaves = "events and rows at risk in public bins of time, and log-rank tests"
+    discloses = (
+        *bits(Quantity.NEGATIVE),
+        *sums(Quantity.EVENTS, Quantity.LOG_RANK, Quantity.SITES),
+    )
     countable = True
 
     edges: bytes
@@ -146,18 +140,17 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         groups, rows = self.n_groups, float(self.max_rows)
-        cells = Encoding(length=groups * self.n_bins, bound=rows)
-        bits = finest_grid(rows)
+        cells = Encoding(groups * self.n_bins, rows, sums(Quantity.EVENTS))
+        of_test = partial(Encoding, bound=rows, discloses=sums(Quantity.LOG_RANK))
+        grid = finest_grid(rows)
         return (
             cells,
             cells,
-            Encoding(length=1, bound=1.0, comparison=True),
-            Encoding(length=groups, bound=rows),
-            Encoding(length=groups, bound=rows, resolution_bits=bits),
-            Encoding(
-                length=groups * (groups + 1) // 2, bound=rows, resolution_bits=bits, signed=True
-            ),
-            Encoding(length=groups + 1, bound=1.0),
+            Encoding(1, 1.0, bits(Quantity.NEGATIVE), comparison=True),
+            of_test(length=groups),
+            of_test(length=groups, resolution_bits=grid),
+            of_test(length=groups * (groups + 1) // 2, resolution_bits=grid, signed=True),
+            Encoding(groups + 1, 1.0, sums(Quantity.SITES)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
@@ -191,9 +184,6 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
     counts by category the gradient has, and discrete predictors, whose counts the Hessian is made
     of, has a count below its ``min_cell_size``, but for 0.
 
-    Leaks:
-        The coordinator learns these sums over the sites.
-
     Attributes:
         predictors: Positions, in the order of the coefficients.
         origins: Packed 64-bit floats: what is taken off each predictor; not used of a discrete one.
@@ -202,7 +192,7 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
         efron: Whether ties are taken as Efron does, or as Breslow.
     """
 
-    leaves = "partial likelihoods, gradients and Hessians of Cox models"
+    discloses = sums(Quantity.HAZARDS, Quantity.SITES)
     countable = True
     opt_in = True
     indivisible = True
@@ -244,7 +234,8 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return moment_encoding(values_per_step(self.n_columns), self.max_rows), self.contribution
+        length, opened = values_per_step(self.n_columns), sums(Quantity.HAZARDS)
+        return moment_encoding(length, self.max_rows, opened), self.contribution
 
     @property
     def indicated(self) -> tuple[tuple[int, int], ...]:
@@ -260,7 +251,8 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
         pair of categories.
         """
         count = len(self.indicated)
-        return Encoding(length=1 + count * (count + 1) // 2, bound=1.0)
+        length = 1 + count * (count + 1) // 2
+        return Encoding(length, 1.0, sums(Quantity.SITES))
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
         return np.full(self.n_values, bool(parts[0]))
@@ -279,16 +271,16 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
     the rows that end between them, category by category.
 
     Leaks:
-        The coordinator learns these sums over the sites: of the rows that end in each bin, how many
-        have each category of each predictor, means and squares of numbers, and, as coefficients
-        move, about how they are distributed; of few rows, each one's values.
+        Of the rows that end in each bin it follows how many have each category of each predictor,
+        means and squares of numbers, and, as coefficients move, about how they are distributed; of
+        few rows, each one's values.
 
     Attributes:
         model: The rows, predictors and coefficients.
         edges: Packed 64-bit floats above 0, ascending.
     """
 
-    leaves = "sums over rows at risk in public bins of time, for Cox models"
+    discloses = sums(Quantity.EVENTS, Quantity.RISK_SETS, Quantity.SITES)
     countable = True
     opt_in = True
     indivisible = True
@@ -313,8 +305,12 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
         The sums are the predictors' sums over events, and sums by bin over risk sets and events.
         """
         bins, columns, rows = self.n_bins, self.model.n_columns, self.model.max_rows
-        sums = moment_encoding(columns + 2 * bins * values_per_step(columns), rows)
-        return Encoding(length=bins, bound=float(rows)), sums, self.model.contribution
+        length = columns + 2 * bins * values_per_step(columns)
+        return (
+            Encoding(bins, float(rows), sums(Quantity.EVENTS)),
+            moment_encoding(length, rows, sums(Quantity.RISK_SETS)),
+            self.model.contribution,
+        )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
         return np.full(self.n_values, bool(parts[0]))

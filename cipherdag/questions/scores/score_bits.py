@@ -14,6 +14,13 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
+from cipherdag.questions.disclosure import (
+    LARGEST_USUAL_LEVEL,
+    Disclosure,
+    Quantity,
+    bits,
+    decision_at,
+)
 from cipherdag.questions.scores.score_sums import (
     MOST_SCORE,
     MOST_SITE_SCORE,
@@ -34,8 +41,6 @@ SCORE_BITS, FORM_BITS, SITE_BITS = 2, 5, 4
 """Of the grids of what is compared: scores in rows, weighted scores, sites' own scores."""
 FINE_ROWS = 1 << 24
 """Of all sites: of more, the grid of scores in rows is coarser."""
-LARGEST_USUAL_LEVEL = 0.1
-"""A test at a larger one says so."""
 MOST_LEVELS = 16
 """Levels at which one sum is compared."""
 LEAST_LEVEL = 1e-12
@@ -49,8 +54,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     ``able`` tests: whether any site has rows that are informative about x and y.
 
     Leaks:
-        These bits, to everybody, under the assumptions of `cipherdag.privacy.mpc`. A bit may rest
-        on one site's rows, where x and y vary at no other.
+        A bit may rest on one site's rows, where x and y vary at no other.
 
     Attributes:
         question: The tests.
@@ -58,7 +62,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         able: Of how many tests, the first ones, to ask whether they can be done.
     """
 
-    leaves = "whether a test over all sites together says dependent, or can be done"
+    discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT, Quantity.LEVELS)
 
     question: ScoreSums
     levels: tuple[float, ...]
@@ -78,6 +82,11 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         several, first = len(self.levels) > 1, self.levels[0]
         at = f", at {len(self.levels)} levels" if several else f", at level {first:g}"
         return f"{self.question.label}{at if several or first > LARGEST_USUAL_LEVEL else ''}"
+
+    @property
+    def _bits(self) -> tuple[Disclosure, ...]:
+        decided = Quantity.LEVELS if len(self.levels) > 1 else decision_at(self.levels[0])
+        return bits(decided, *(Quantity.ABLE,) * bool(self.able))
 
     @property
     def n_verdicts(self) -> int:

@@ -1,9 +1,4 @@
-"""Comparison of scores of graphs over all sites, of which no score is opened.
-
-Leaks:
-    To everybody one bit for every comparison asked, of sums over the sites that stay closed; under
-    the assumptions of `cipherdag.privacy.mpc`.
-"""
+"""Comparison of scores of graphs over all sites, of which no score is opened."""
 
 from __future__ import annotations
 
@@ -11,8 +6,9 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import MOST_COMPARISONS, Predicates
+from cipherdag.questions.disclosure import Quantity, bits
 from cipherdag.questions.encodings import unpack_integers
-from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 
 MOST_OF_A_SET = 64
@@ -34,7 +30,7 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
         constants: Of every comparison, on the grid, packed, shape (B,).
     """
 
-    leaves = "whether scores of sets of columns, over all sites together, exceed others"
+    discloses = bits(Quantity.HIGHER)
 
     question: LogLikelihoods
     grid_bits: int

@@ -9,23 +9,20 @@ the sums.
 
 Source: `cipherdag.questions.scores.score_test`; Rao, Mathematical Proceedings of the Cambridge
 Philosophical Society 44 (1948) 50-57; White, Econometrica 48 (1980) 817-838.
-
-Leaks:
-    Every site and whoever carries the messages see which triplets are tested, by position. See each
-    question for what is opened.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.ci_tests import tests_of
+from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
@@ -90,11 +87,6 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
     had the site all rows: rare ones do not vanish beside common ones, nor outweigh them. a and f
     are of the scores as divided (`score_test`).
 
-    Leaks:
-        Where sums are opened, the coordinator learns per component the sum of U over the sites, per
-        test those of a, of f and of the sites' own normal scores, how many have one, and the rows
-        less coefficients. Small counts follow from them; `ScoreBits` opens none of it.
-
     Attributes:
         categories: Number of categories of every variable, 0 for a number, shape (p,).
         counts: How many triplets have |S| = 0, 1, 2, ...
@@ -104,7 +96,7 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         ordered: Positions of variables with three or more categories in an order, ascending.
     """
 
-    leaves = "statistics of independence tests within sites"
+    discloses = sums(Quantity.SCORES, Quantity.SITE_SCORES, Quantity.TEST_ROWS, Quantity.SITES)
     resamplable = True
     countable = True
 
@@ -213,14 +205,19 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         count, rows = int(self.sizes.sum()), float(self.max_rows)
         score = max(rows, MOST_SCORE * self.root)
         mean = max(MOST_VARIANCE * rows, float(self.sizes.max(initial=1)) * self.root)
+        of_scores = partial(Encoding, discloses=sums(Quantity.SCORES), resolution_bits=SUM_BITS)
         return (
-            Encoding(length=count, bound=score, resolution_bits=SUM_BITS, signed=True),
-            Encoding(length=self.n_tests, bound=mean, resolution_bits=SUM_BITS),
-            Encoding(length=len(self.several), bound=2.0 * mean, resolution_bits=SUM_BITS),
+            of_scores(length=count, bound=score, signed=True),
+            of_scores(length=self.n_tests, bound=mean),
+            of_scores(length=len(self.several), bound=2.0 * mean),
             Encoding(
-                length=self.n_tests, bound=MOST_SITE_SCORE, resolution_bits=SUM_BITS, signed=True
+                self.n_tests,
+                MOST_SITE_SCORE,
+                sums(Quantity.SITE_SCORES),
+                resolution_bits=SUM_BITS,
+                signed=True,
             ),
-            Encoding(length=2 * self.n_tests, bound=rows),
+            Encoding(2 * self.n_tests, rows, sums(Quantity.TEST_ROWS, Quantity.SITES)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:

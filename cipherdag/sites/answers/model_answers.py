@@ -9,8 +9,8 @@ from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
-from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.sites.answers.registry import answers

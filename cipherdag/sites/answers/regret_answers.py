@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import BoundExceededError, MalformedMessageError, MixedTypesError
 from cipherdag.graphs.dags import Dag, Family
-from cipherdag.questions.likelihoods import COARSE_BITS
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -25,6 +24,7 @@ from cipherdag.questions.regrets import (
     ScoreSpec,
     largest_on_grid,
 )
+from cipherdag.questions.scores.likelihoods import COARSE_BITS
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.answers.table_tests import odd_column

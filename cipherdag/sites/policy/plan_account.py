@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.parameters import flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
@@ -20,16 +19,13 @@ from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
+from cipherdag.questions.disclosure import sentences
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.names import mixed_words
 
 LOOK = "LOOK:"
 IMPOSSIBLE = "NOT POSSIBLE HERE: "
-BITS = (
-    "for every test one bit, whether it says dependent over all sites together, and a few totals "
-    "that the details list."
-)
 FIRST_RUN = "this site has approved no other run yet."
 
 
@@ -79,7 +75,7 @@ def plan_lines(
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan, names)
-        lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
+        lines += [f"Opened: {sentence}" for sentence in sentences(algorithm.disclosures())]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)
@@ -311,7 +307,7 @@ def summary_lines(
     else:
         changed = changed_settings(plan)
         lines += [
-            f"What leaves: {_leaves(plan, algorithm)}",
+            f"What leaves: {' '.join(sentences(algorithm.disclosures()))}",
             f"Who sees it: {_seen(plan)}",
             f"What the result can show: {algorithm.concludes.promise or 'computed totals.'}",
             f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
@@ -331,16 +327,6 @@ def _before(before: Sequence[str]) -> str:
         return FIRST_RUN
     more = f" {counted(len(before) - 1, 'more run')} in the details." if before[1:] else ""
     return f"{before[-1]}{more} Two runs together can show more than one."
-
-
-def _leaves(plan: Plan, algorithm: Algorithm[Any, Any]) -> str:
-    """What leaves all sites together, in one sentence."""
-    if algorithm.leaves:
-        return algorithm.leaves
-    if opened_of_tests(plan) == "bits":
-        return BITS
-    first = algorithm.disclosures()[0]
-    return f"{first[:1].lower()}{first[1:]}"
 
 
 def _seen(plan: Plan) -> str:

@@ -296,4 +296,4 @@ def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew():
     plain = federation.run(FedBOSS(), seed=4)
     assert len(result.rounds) <= 2 * len(plain.rounds) + 6
     assert str(plain.finding.graph) == str(result.finding.graph)
-    assert any("20 replicates" in said or "20 times" in said for said in result.disclosures)
+    assert any("drew anew" in said for said in result.disclosures)

@@ -14,8 +14,8 @@ from cipherdag import FedBOSS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedboss.set_sources import DISCOUNT
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.question import Bundle
+from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.models.set_likelihoods import (

@@ -17,6 +17,7 @@ from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.disclosure import Quantity
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.strengths import POWERS, STEPS, ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.verdicts import finest_grid_that_fits
@@ -112,10 +113,9 @@ def test_its_result_has_the_features_of_sums_and_no_number(kind, evidence, tmp_p
 
 
 def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():
-    said = " ".join(FedCMFS(reveal="bits").disclosures())
-    assert "hence their order" in said
-    assert "no p-value" in said
-    assert "weighted mean strength" not in said
+    declared = {each.quantity for each in FedCMFS(reveal="bits").disclosures()}
+    assert {Quantity.STRONGER, Quantity.SCALE, Quantity.LABELS} < declared
+    assert not {Quantity.P_VALUES, Quantity.STRENGTHS} & declared
     for evidence in ("stratified",):
         with pytest.raises(ParameterError, match="needs evidence weighted_p or fisher"):
             FedCMFS(evidence=evidence, reveal="bits")

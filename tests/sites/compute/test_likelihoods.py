@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cipherdag.algorithms.evidence.pooled_moments import spreads_differ
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
+from cipherdag.questions.scores.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
 from cipherdag.sites.compute.noise import CellKeys

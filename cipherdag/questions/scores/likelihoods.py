@@ -1,12 +1,9 @@
-"""Question of scores without tables: one log likelihood for every set of variables.
-
-Leaks:
-    Every site and whoever carries the messages see which sets are scored, by position.
-"""
+"""Question of scores without tables: one log likelihood for every set of variables."""
 
 from __future__ import annotations
 
 from cipherdag.arrays import IndexArray
+from cipherdag.questions.disclosure import Quantity, rounded
 from cipherdag.questions.encodings import Encoding, check_ascending, check_blocks, position_sets
 from cipherdag.questions.pooled_data import check_study
 from cipherdag.questions.question import Question
@@ -36,12 +33,11 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     so that neither asking again nor another set that splits the rows so tells more.
 
     Leaks:
-        The coordinator learns these numbers summed over the sites, to a sixteenth. Exact ones of
-        three sites have one solution in whole numbers: every site's tables. How many sites add
-        anything is not counted. What one site alone adds is known to some nats: of a category that
-        no other site has, and this one in ``min_cell_size`` rows or more, about how many they are;
-        in many rows of which few have it, how many. Two runs that differ in the discount
-        differ by how many cells are filled. Where no site restricts small counts, nothing is moved.
+        Exact sums over three sites have one solution in whole numbers: every site's tables. What
+        one site alone adds is known to some nats: of a category that no other site has, and this
+        one in ``min_cell_size`` rows or more, about how many they are; in many rows of which few
+        have it, how many. Two runs that differ in the discount differ by how many cells are filled.
+        Where no site restricts small counts, nothing is moved.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -52,7 +48,7 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves = "how well sets of columns explain the rows"
+    discloses = rounded(Quantity.LIKELIHOODS)
     resamplable = True
 
     n_variables: int
@@ -82,4 +78,4 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     def encodings(self) -> tuple[Encoding, ...]:
         bound = float(self.max_rows * LARGEST_PER_ROW)
         length, bits = sum(self.counts), COARSE_BITS
-        return (Encoding(length=length, bound=bound, resolution_bits=bits, signed=True),)
+        return (Encoding(length, bound, self.discloses, resolution_bits=bits, signed=True),)

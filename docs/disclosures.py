@@ -1,0 +1,109 @@
+"""Writes into README and pages what runs disclose, as algorithms declare it.
+
+    python docs/disclosures.py [--check]
+
+Between the marks of a page stands what its function returns. With ``--check`` nothing is written,
+and it ends with 1 where a page says something else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import click
+
+from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.algorithms.describe.algorithm import Describe
+from cipherdag.algorithms.effect.algorithm import Effect
+from cipherdag.algorithms.fedboss.algorithm import FedBOSS
+from cipherdag.algorithms.fedcd.algorithm import FedCD
+from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+from cipherdag.algorithms.fedfci.algorithm import FedFCI
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.registry import make_algorithm
+from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.algorithms.survival.algorithm import Survival
+from cipherdag.questions.disclosure import Disclosure, Quantity, bits, joined, sentences, sums
+from cipherdag.questions.pooled_data import Columns
+
+ROOT = Path(__file__).parent.parent
+BEGIN, END = "<!-- disclosures -->\n", "<!-- end of disclosures -->"
+SUMS = {"reveal": "sums"}
+EXACT, BIT = (each(Quantity.ROWS)[0].heading for each in (sums, bits))
+(CATEGORIES,) = sums(Quantity.CATEGORIES)
+OF_COLUMNS = {each for each in Columns.discloses if each.quantity != Quantity.SITES}
+BY_BITS = (FedPC(), FedFCI(), make_algorithm("graphcheck", {}))
+
+
+def leak_table() -> str:
+    """README's table, one row for algorithms that disclose about the same."""
+    by_sums = (FedPC(**SUMS), FedPC(**SUMS, evidence="pooled"))
+    modelled = (Describe(), Survival(adjust=("x",)), Effect())
+    groups: tuple[tuple[str, tuple[Algorithm, ...]], ...] = (
+        ("FedPC, FedFCI, GraphCheck, FedCMFS", (*BY_BITS, FedCMFS())),
+        ('FedPC, FedFCI with `reveal="sums"`, also `pooled`', by_sums),
+        *((each.title, (each,)) for each in (FedBOSS(), RFcd(), FedCD())),
+        (", ".join(each.title for each in modelled), modelled),
+    )
+    rows = [_row("first, of columns, but for FedCMFS, RFcd, Fed-CD", OF_COLUMNS)]
+    for name, algorithms in groups:
+        declared = [
+            {*each.disclosures()} - (OF_COLUMNS if CATEGORIES in each.disclosures() else set())
+            for each in algorithms
+        ]
+        rows.append(_row(name, joined(*declared)))
+    heads = "| a run discloses at most | exact sums over all sites | one bit each | otherwise |"
+    return "\n".join([heads, "|---|---|---|---|", *rows]) + "\n"
+
+
+def _row(name: str, disclosures: Iterable[Disclosure]) -> str:
+    """A row of the table, with a column for sums and one for bits."""
+    cells: dict[str, list[Disclosure]] = {EXACT: [], BIT: [], "": []}
+    for each in joined(disclosures):
+        cells.get(each.heading, cells[""]).append(each)
+    rest = " ".join(sentences(cells.pop("")))
+    words = [
+        " ".join(f"{each.quantity[0].upper()}{each.quantity[1:]}." for each in some)
+        for some in cells.values()
+    ]
+    return f"| {' | '.join([name, *words, rest])} |"
+
+
+def items(*algorithms: Algorithm) -> str:
+    """What runs of some algorithms disclose, an item for each."""
+    return "".join(
+        f"- *{each.title}:* {' '.join(sentences(each.disclosures()))}\n" for each in algorithms
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "README.md": leak_table,
+    "docs/explanation/bits.md": partial(items, *BY_BITS, FedCMFS()),
+    "docs/explanation/fedboss.md": partial(items, FedBOSS()),
+}
+
+
+def page(name: str) -> str:
+    """The text of a page with what is declared now."""
+    before, _, rest = (ROOT / name).read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{PAGES[name]()}\n{END}{after}"
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    changed = [name for name in PAGES if page(name) != (ROOT / name).read_text("utf-8")]
+    if "--check" in sys.argv:
+        for name in changed:
+            click.echo(f"{name} says something else: python docs/disclosures.py")
+        return int(bool(changed))
+    for name in changed:
+        (ROOT / name).write_text(page(name), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

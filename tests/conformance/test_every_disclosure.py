@@ -1,0 +1,237 @@
+"""Whatever a run opens is declared, by the question and by the algorithm, before it is asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from trials import DRAWN, FOLLOWED, beds, clinics, followed, patients, replayed
+
+from cipherdag import Effect, FedPC, GraphCheck, RFcd
+from cipherdag.algorithms.constraint_based.settings import GraphFromTests
+from cipherdag.algorithms.describe.algorithm import Describe
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.fedboss.algorithm import FedBOSS
+from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+from cipherdag.algorithms.fedpc.algorithm import Voting
+from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
+from cipherdag.questions.disclosure import (
+    MOST_WORDS,
+    Disclosure,
+    Precision,
+    Quantity,
+    Whose,
+    joined,
+    sentences,
+)
+from cipherdag.questions.encodings import Encoding
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.question import question_kinds
+from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.results import sentences as ledger
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.testing import Trial, opens_only_what_it_declares
+
+ROOT = Path(__file__).parents[2]
+
+
+def numbers():
+    rng = np.random.default_rng(9)
+    first = rng.normal(size=900)
+    rows = pd.DataFrame({"a": first, "b": first + rng.normal(size=900), "c": rng.normal(size=900)})
+    return {name: rows[part::3] for part, name in enumerate(("north", "south", "west"))}
+
+
+VARIANTS = {
+    **{
+        f"{kind} {reveal}": (FedPC(evidence=kind, reveal=reveal, bootstrap=1), clinics(4))
+        for kind, method in EVIDENCE.items()
+        for reveal in ("sums", "bits")
+        if reveal == "sums" or method.close is not None
+    },
+    **{
+        f"votes {sepset} {reveal}": (
+            FedPC(evidence="vote", voting=Voting(sepset=sepset), reveal=reveal),
+            clinics(4),
+        )
+        for sepset in ("max", "mean", "vote")
+        for reveal in ("sums", "bits")
+        if reveal == "sums" or sepset == "max"
+    },
+    "pooled numbers": (FedPC(evidence="pooled", reveal="sums"), numbers()),
+    "glm of both": (FedPC(evidence="glm", reveal="sums"), beds()),
+    "fedboss of numbers": (FedBOSS(), numbers()),
+    "fedboss of both": (FedBOSS(reveal="sums", bootstrap=1), beds()),
+    "fedboss pooled": (FedBOSS(within_sites=False), beds()),
+    "fedboss pooled numbers": (FedBOSS(within_sites=False), numbers()),
+    "fedboss tables": (FedBOSS(within_sites=False), clinics(4)),
+    "rfcd nodewise": (RFcd(objective="nodewise"), clinics(4)),
+    "rfcd sum": (RFcd(objective="sum"), clinics(4)),
+    "graphcheck sums": (GraphCheck(DRAWN, reveal="sums"), patients()),
+    **{
+        f"effect {estimator}": (
+            Effect(treatment="2", outcome="3", adjust="1,4", estimator=estimator, refute=True),
+            patients(),
+        )
+        for estimator in ("regression", "ipw", "aipw")
+    },
+    "effect by strata": (
+        Effect(treatment="2", outcome="3", adjust="4", estimator="standardise"),
+        patients(),
+    ),
+    "survival sums": (replace(FOLLOWED, site_effect=False), followed()),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_opens_only_what_it_declares(variant):
+    algorithm, data = VARIANTS[variant]
+    opens_only_what_it_declares(Trial(algorithm=algorithm, data=data))
+
+
+@pytest.mark.parametrize("evidence", ["fisher", "weighted_p", "stratified"])
+@pytest.mark.parametrize("reveal", ["sums", "bits"])
+def test_every_evidence_of_fedcmfs_opens_only_what_it_declares(evidence, reveal):
+    if (evidence, reveal) == ("stratified", "bits"):
+        pytest.skip("it opens sums")
+    algorithm = FedCMFS(evidence=evidence, reveal=reveal, k1=100, k2=100)
+    labels = tuple(clinics(4)["north"].columns[1:3])
+    opens_only_what_it_declares(Trial(algorithm=algorithm, data=clinics(4), labels=labels))
+
+
+@pytest.mark.parametrize("aggregation", ["proximity", "naive"])
+def test_every_aggregation_of_fedcd_opens_only_what_it_declares(aggregation):
+    own = replayed("fedcd")
+    averaging = replace(own.algorithm.averaging, aggregation=aggregation)
+    algorithm = replace(own.algorithm, averaging=averaging)
+    opens_only_what_it_declares(Trial(algorithm=algorithm, data=own.data, interventions="done"))
+
+
+def less(disclosures, quantity):
+    return tuple(each for each in disclosures if each.quantity != quantity)
+
+
+@pytest.mark.parametrize(
+    ("own", "quantity"),
+    [
+        (GraphFromTests, Quantity.ROWS),
+        (GraphFromTests, Quantity.DECISION),
+        (FedCMFS, Quantity.STRONGER),
+        (FedBOSS, Quantity.HIGHER),
+        (Describe, Quantity.LEFT_OUT),
+    ],
+    ids=str,
+)
+def test_an_algorithm_that_hides_something_is_caught(own, quantity, monkeypatch):
+    declared = own.disclosures
+    monkeypatch.setattr(own, "disclosures", lambda self: less(declared(self), quantity))
+    name = getattr(own, "name", "fedpc")
+    with pytest.raises(AssertionError, match=f"does not declare {quantity}"):
+        opens_only_what_it_declares(replayed(name))
+
+
+@pytest.mark.parametrize(
+    ("kind", "quantity"),
+    [("column-kinds", Quantity.MISSING), ("score-bits", Quantity.DECISION)],
+)
+def test_a_kind_of_question_that_hides_something_from_ledgers_is_caught(
+    kind, quantity, monkeypatch
+):
+    monkeypatch.setitem(ledger.DISCLOSED, kind, less(ledger.DISCLOSED[kind], quantity))
+    with pytest.raises(AssertionError, match=f"does not declare {quantity}"):
+        opens_only_what_it_declares(replayed("fedpc"))
+
+
+def test_a_value_that_nobody_declared_is_caught(monkeypatch):
+    declared = Columns.encodings.fget
+
+    def hidden(self):
+        first, *rest = declared(self)
+        return (msgspec.structs.replace(first, discloses=()), *rest)
+
+    monkeypatch.setattr(Columns, "encodings", property(hidden))
+    with pytest.raises(AssertionError, match="nobody declares some of kinds"):
+        opens_only_what_it_declares(replayed("fedpc"))
+    with pytest.raises(TypeError, match="discloses"):
+        Encoding(length=1, bound=1.0)
+
+
+def test_a_question_says_no_more_than_its_fields_ask_for():
+    plain, full = (
+        {each.quantity for each in Columns(3, marks=flag, order=flag, few=flag).disclosures}
+        for flag in (False, True)
+    )
+    assert full - plain == {
+        Quantity.ORDERED, Quantity.FEW_VALUES, Quantity.LOCATIONS, Quantity.SITES
+    }  # fmt: skip
+    assert {*Columns.discloses} == {*Columns(3, marks=True, order=True, few=True).disclosures}
+
+
+def test_every_quantity_is_of_some_question_or_of_the_labels():
+    """So the list stays closed, and no longer than what there is."""
+    asked = {each.quantity for kind in question_kinds().values() for each in kind.discloses}
+    assert {*Quantity} - asked == {Quantity.LABELS}
+
+
+def test_bits_numbers_of_one_site_and_noise_are_not_said_to_be_exact_sums():
+    said = sentences(
+        [
+            Disclosure(Quantity.DECISION, Precision.BIT),
+            Disclosure(Quantity.WORST_REGRET, Precision.ROUNDED, Whose.ONE),
+            Disclosure(Quantity.SHARES, Precision.NOISY),
+        ]
+    )
+    assert [each.split(": ")[0] for each in said] == [
+        "One bit each over all sites",
+        "Sums with noise over all sites",
+        "The largest of any site, not whose",
+    ]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_sentence_is_long_and_nothing_is_said_twice(name):
+    declared = make_algorithm(name, {}).disclosures()
+    said = sentences((*declared, *declared))
+    assert sum(len(each.split(": ", 1)[1].split("; ")) for each in said) == len(joined(declared))
+    assert all(len(each.split()) <= MOST_WORDS for each in said)
+
+
+def test_the_bits_of_a_second_level_are_named_where_they_are_asked():
+    assert Quantity.LENIENT in {each.quantity for each in ScoreBits.discloses}
+    bits = make_algorithm("fedpc", {"alpha": 0.2}).disclosures()
+    assert Disclosure(Quantity.LENIENT, Precision.BIT) in bits
+    assert make_algorithm("fedcmfs", {}).disclosures() != bits
+
+
+def test_releases_say_what_their_kinds_mean():
+    releases = replayed("describe").run(policy=Policy(min_cell_size=0)).releases
+    meaning = dict(zip(releases["kind"], releases["meaning"], strict=True))
+    assert "the number of rows" in meaning["columns+contributors"]
+    assert all(said and said != kind for kind, said in meaning.items())
+
+
+@pytest.mark.parametrize("kinds", ["schema-digest+relations", "label-positions+schema-digest"])
+def test_what_travels_with_a_digest_of_the_schema_is_said_beside_it(kinds):
+    said = ledger.phrase(kinds)
+    assert all(ledger.PHRASES[kind] in said for kind in kinds.split("+"))
+
+
+OLD = (
+    r"kinds of columns, and roughly where",
+    r"only ever learns sums",
+    r"\bleaves: ClassVar",
+    r"Of every test one bit was opened",
+    r"def leaves\(self\)",
+)
+
+
+@pytest.mark.parametrize("phrase", OLD)
+def test_no_old_sentence_about_what_is_opened_is_left(phrase):
+    pages = [*ROOT.glob("*.md"), ROOT / "pyproject.toml", ROOT / "CITATION.cff"]
+    files = [*(ROOT / "cipherdag").rglob("*.py"), *(ROOT / "docs").glob("*/*.md"), *pages]
+    assert not [path.name for path in files if re.search(phrase, path.read_text("utf-8"))]
