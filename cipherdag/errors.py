@@ -9,8 +9,8 @@
     └── DataError               exit 6, data do not fit the schema
 
 A message says what happened and where; ``remedy`` says what to do about it; ``site`` names whose
-side it happened on. None of them ever carries a row, a value that a share protects, or a key. Where
-a message must not leave its site, or not be shown, the ``summary`` of its class stands for it.
+side it happened on. None of them ever carries a row, a value that a share protects, or a key. A
+message that must not leave its site, or not be shown, is replaced by its class's ``summary``.
 """
 
 # ruff: noqa: D101
@@ -35,7 +35,7 @@ class CipherdagError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
-    effect: str = "nothing was written"  # of a run; other commands say their own
+    effect: str = "nothing was written"  # what a failed run leaves; other commands replace it
     summary: ClassVar[str] = "It failed, and did not say why"
     default_remedy: ClassVar[str] = "Read the message; if it is not clear, report it as a bug."
 
@@ -86,7 +86,7 @@ class ResultExistsError(OutputError):
 
 @contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Turns what the system says against writing there into an `OutputError`."""
+    """Turns an `OSError` while ``path`` is written into an `OutputError`."""
     try:
         yield
     except OSError as error:
@@ -303,7 +303,7 @@ class DataError(CipherdagError):
 
 class UnreadableDataError(DataError):
     __doc__ = summary = "The file does not exist, is not a table, or has another encoding"
-    declaration: tuple[tuple[str, str | int | bool], ...] = ()  # keys of [source] that mend it
+    declaration: tuple[tuple[str, str | int | bool], ...] = ()  # entries of [source] that mend it
     default_remedy = "Give a UTF-8 CSV with one header row, another table, or a database."
 
 

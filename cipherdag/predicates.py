@@ -13,8 +13,8 @@ No form wraps. Let l and h be the bounds of T - 1 by interval arithmetic, in exa
 (each product lies between the least and largest product of the bounds of its two factors, a square
 also above 0, and a sum between the sums of its terms' bounds). A comparison of width k computes
 modulo 2^k, with the least k so that -2^(k-2) <= l and h < 2^(k-2). Then T - 1 is the one
-representative of its residue in that interval, and half of all residues are of no honest sums:
-the range label notices those. T > 0 is T - 1 >= 0, which the residue's highest bit says.
+representative of its residue in that interval. Half of all residues come from no honest sums, which
+the range label (`privacy.mpc.labels`) detects. T > 0 is T - 1 >= 0: the residue's highest bit.
 All of it is computed in 64-bit words: forms whose terms could add up to 2^62 are refused, and
 modulo 2^64 is a homomorphism to modulo 2^k.
 """
@@ -34,7 +34,7 @@ from cipherdag.errors import ParameterError
 LARGEST: Final = 1 << 62
 """What no bound, coefficient or form reaches."""
 MOST_COMPARISONS: Final = 1 << 18
-"""Of one batch; what its dealt keys come to is bounded besides, by what a message may be."""
+"""Of one batch; its dealt keys must also fit into a message."""
 MOST_WORDS: Final = 1 << 20
 LEAST_WIDTH: Final = 4
 
@@ -51,11 +51,11 @@ class Predicates:
 
     Attributes:
         lowest: Least sum of every word over all sites, at most 0, shape (words,).
-        highest: Largest one, at least 0.
+        highest: Largest one, at least 0, shape (words,).
         sizes: Comparisons of every test, at least 1, shape (tests,).
-        quadratic: Rows of comparison, word, word not before it, and coefficient other than 0.
-        linear: Rows of comparison, word and coefficient other than 0.
-        constants: Of every comparison.
+        quadratic: Rows i, j, k >= j, c: c x_j x_k in comparison i, c not 0, shape (terms, 4).
+        linear: Rows i, j, c: c x_j in comparison i, c not 0, shape (terms, 3).
+        constants: Constant of every comparison, shape (comparisons,).
 
     Raises:
         ParameterError: A shape, order, bound or index is none of these, or a form may reach 2**62.
@@ -89,7 +89,7 @@ class Predicates:
 
     @classmethod
     def joined(cls, parts: Sequence[Predicates]) -> Predicates:
-        """The tests of several, whose words come one after the other."""
+        """The tests of several parts; the words of each part follow those of the one before."""
         words = np.cumsum([0, *(part.n_words for part in parts)])
         forms = np.cumsum([0, *(part.n_comparisons for part in parts)])
         shifts = list(zip(parts, forms.tolist(), words.tolist(), strict=False))
@@ -109,13 +109,13 @@ class Predicates:
         bounds: Sequence[tuple[int, int]],
         kinds: Sequence[Sequence[tuple[Sequence[int], int]]],
     ) -> Predicates:
-        """Tests of several kinds, each asked of ``count`` groups of words by the same lines.
+        """Tests of several kinds, each asked of ``count`` groups of words by the same linear forms.
 
         Args:
             count: How many groups there are.
             bounds: Least and largest sum of each word of a group.
-            kinds: Of every kind of test its lines: a coefficient for each word of a group, and a
-                constant. A line holds where their sum is above 0.
+            kinds: Of every kind of test its linear forms (lines): a coefficient for each word of a
+                group, and a constant. A line is true where its value is above 0.
 
         Returns:
             Predicates over the first words of all groups, then the second ones, and so on; and of
@@ -181,7 +181,7 @@ class Predicates:
         return lowest, highest
 
     def added_up(self, terms: IntegerMatrix, values: NDArray[Number]) -> NDArray[Number]:
-        """The values of some terms added up by comparison, shape (comparisons,); words wrap."""
+        """The terms' values added up by comparison, shape (comparisons,), modulo 2^64."""
         total = np.zeros(self.n_comparisons, dtype=values.dtype)
         if len(terms):
             owner = terms[:, 0]
@@ -233,7 +233,7 @@ _COLUMNS: Final[dict[str, tuple[int, ...]]] = {
 
 
 def _check_terms(terms: IntegerMatrix, n_comparisons: int, n_words: int) -> None:
-    """Raise ParameterError for an index out of range, another order, a term twice, or one of 0."""
+    """Raise ParameterError for an index out of range, disorder, a repeated or a zero term."""
     if not terms.size:
         return
     owner, words = terms[:, 0], terms[:, 1:-1]

@@ -71,6 +71,7 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
 
     declared = options_of(cls)
     given = flattened(cls, parameters)
+    # a saved run may name a retired parameter at the value that it was retired with
     given = dict(pair for pair in given.items() if pair not in cls.retired.items())
     if unknown := sorted(set(given) - set(declared)):
         raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
@@ -82,7 +83,7 @@ def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
     """The algorithm that a caller means: it, or that of a name with its default parameters.
 
     Raises:
-        ParameterError: There is no algorithm of this name, or something else stands for one.
+        ParameterError: There is no algorithm of this name, or it is neither algorithm nor name.
     """
     from cipherdag.algorithms.algorithm import Algorithm
 
@@ -106,10 +107,10 @@ def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
 
 @cache
 def program_digest(name: str) -> str:
-    """SHA-256 over all sources that steer an algorithm of a name, in hexadecimal.
+    """SHA-256 over all sources that decide what an algorithm asks, in hexadecimal.
 
-    These are the rooms of this package that a generator runs through, what questions ask of secret
-    sums, and of an algorithm that another package defines every file of it, or its one file.
+    These are the `PROGRAM_ROOMS`, ``arrays.py`` and ``predicates.py`` of this package; and, of an
+    algorithm that another package defines, every file of that package or module.
 
     Raises:
         ParameterError: There is no such algorithm.

@@ -31,7 +31,7 @@ TOKEN_BYTES = 24
 LISTENING_S = 3.0  # a page that is open asks more often
 IDLE_S = 10.0  # how long a connection may say nothing
 MOST_CONNECTIONS = 16  # at a time, each of which has a thread
-CROWDED = 3.0  # edges per variable above which a drawing shows nothing
+CROWDED = 3.0  # edges per variable above which nothing is drawn
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -48,7 +48,7 @@ class LiveState:
         began: When it began, as `time.monotonic`.
         round: The round in progress; 0 before the first.
         rounds: Rounds finished since it began.
-        number: The last of them, by its number in the run.
+        number: Number, in the run, of the last round that finished.
         values: Values that each site has answered.
         sent: Bytes that left each site.
         present: Sites whose answers are in the last sum.
@@ -95,7 +95,7 @@ class LiveRun:
             self.end_read.wait(LISTENING_S)
 
     def watching(self, progress: Callable[[RoundReport], None], names: Sequence[str]) -> Self:
-        """Itself as a progress callback, which tells another one, too."""
+        """Itself as a progress callback that also calls ``progress``."""
         self.state = replace(self.state, names=tuple(names))
         self._progress = progress
         return self
@@ -175,7 +175,7 @@ def live_page() -> str:
 
 
 class _Server(ThreadingHTTPServer):
-    """Has so many threads and no more; who comes beyond them is turned away."""
+    """Has `MOST_CONNECTIONS` threads at most; a connection beyond them is closed."""
 
     daemon_threads = True
 

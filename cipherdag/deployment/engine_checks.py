@@ -43,6 +43,8 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         user: Number of the user that it runs as.
         other_user: Whether that is another one than the site's own process has.
         kernel: What the kernel enforces: ``landlock``, ``seccomp``.
+        opened: Files of the site that it could open although it must not.
+        news: The last notice that was no refusal, and when.
         refused: How often somebody asked for what this site does not do.
     """
 
@@ -128,7 +130,7 @@ def engine_address(site: SiteFolder, study: Study | None) -> Address:
 
 
 def split_chain(chain: bytes) -> tuple[bytes, bytes]:
-    """A site's certificate and its authority's, PEM, of the file that holds both."""
+    """Split the PEM file of both into a site's certificate and that of its authority."""
     end = b"-----END CERTIFICATE-----"
     certificate, root, _ = (part.strip() for part in chain.split(end))
     return certificate + b"\n" + end + b"\n", root + b"\n" + end + b"\n"
@@ -141,8 +143,8 @@ def recorder(
 ) -> Callable[[Started | Notice], None]:
     """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``.
 
-    ``record_start`` writes a start into the ledger. ``announce`` hears what is said of the
-    connection, each sentence not again within `ANNOUNCED_S` seconds.
+    ``record_start`` writes a start into the ledger. ``announce`` gets each notice as a sentence,
+    the same one at most once in `ANNOUNCED_S` seconds.
     """
     writing = threading.Lock()
     announced: dict[str, float] = {}
@@ -176,7 +178,7 @@ def recorder(
 def separation_checks(site: SiteFolder) -> list[CheckResult]:
     """Check whether the process that talks to the network can open this site's files.
 
-    Of a started site it is what the running process found; else one is started to try it.
+    A running site's record says what its process found; otherwise one is started to try it.
     """
     if site.settings().engine != "flare":
         return []

@@ -1,4 +1,4 @@
-"""The graphs over all columns that fit what groups of sites tell: table, notes and warnings."""
+"""The PAGs over all columns that fit the PAG of every group of sites: table, notes, warnings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def details_of(
 ) -> dict[str, Any]:
     """The details of the finding that `Integrated` reads, in the form that JSON has.
 
-    Of every group there are the PAG, and whether it is one.
+    Each of ``groups`` is the marks over its columns, and whether these are a valid PAG.
     """
     return {
         "complete": integrations.complete,
@@ -49,8 +49,8 @@ class Integrated:
     """The graphs that fit all groups of sites, read from the details of a finding.
 
     Attributes:
-        details: Whether all graphs that fit were found, how many were looked at, those that fit and
-            the groups' own as lists of edges, and whether each of the latter is consistent.
+        details: From `details_of`: ``complete`` (whether ``graphs`` are all that fit),
+            ``looked_at``, ``graphs`` and ``groups``; an edge is [source, target, mark].
     """
 
     details: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Integrated:
         return f"{have} of the {every} graphs that fit have an edge here."
 
     def report(self) -> Report:
-        """That no graph fits or the list is not complete, else how many fit; and the table."""
+        """A warning if no graph fits or the list is not complete, else a note; and the table."""
         every = len(self.details["graphs"])
         report = Report() if self.settled else Report(warnings=(self._warning(),))
         if self.settled:
@@ -128,7 +128,7 @@ class Integrated:
         return sorted((first, second) for first, second in pairs)
 
     def _marks(self, first: str, second: str) -> Counter[str]:
-        """In how many graphs the pair has which mark, seen from the first."""
+        """The number of graphs by mark of the pair, seen from the first, and by `NO_EDGE`."""
         marks: Counter[str] = Counter()
         for edges in self.details["graphs"]:
             edge = next((e for e in edges if {first, second} == {*e[:2]}), None)

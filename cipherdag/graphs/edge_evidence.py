@@ -1,4 +1,4 @@
-"""Why the edges of a learnt graph stand: numbers that the run opened, and nothing else."""
+"""The evidence for the edges of a learnt graph: numbers that the run opened, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 Status = Literal["tested", "undone", "required", "untested", ""]
-"""``tested``: dependent in all tests that could take the edge away. ``undone``: some of these could
-not be done, so that it may stand for want of them. ``untested``: none could be done. ``required``:
-by knowledge. "" where edges do not stand on tests."""
+"""``tested``: dependent in all tests that could remove the edge. ``undone``: some of these were not
+done, and one might have removed it. ``untested``: none was done. ``required``: by background
+knowledge. "" where edges do not rest on tests."""
 NO_EVIDENCE = ("undone", "untested")
-"""Of which p-values and shares of replicates say nothing: what could say otherwise was not done."""
+"""Edges with which p-values and shares of replicates say nothing: a test was not done."""
 Name = TypeVar("Name", int, str)
 FOLLOWS = "an end of the edge follows from what is given"
 """Why a test was not done where a column is computed from others: no rows can change that."""
@@ -27,7 +27,7 @@ class TestsOfEdge(Generic[Name]):
     Attributes:
         asked: How many there are.
         undone: How many of them could not be done.
-        given: The set of one that could not; None of votes, one of which is about many tests.
+        given: The conditioning set of one undone test; None for votes, each about many tests.
         why: The reason, in words.
     """
 
@@ -45,7 +45,7 @@ class TestsOfEdge(Generic[Name]):
 
     @property
     def reason(self) -> str:
-        """Of which test it could not be done, and why not, in words."""
+        """Which test could not be done, and why not, in words."""
         if self.given is None:
             return self.why
         return f"given {', '.join(map(str, self.given)) or 'nothing'}: {self.why}"
@@ -70,8 +70,8 @@ class EffectSize:
         low: Lower end of its interval at 95 %, of this test alone; None for a sign, and where a
             search chose the edge by these rows, so that no interval is valid.
         high: Upper end.
-        of: Which category of two the sign is of, and against which, of those that have two; "" for
-            numbers, and where only the sites know the categories.
+        of: For each variable with two categories, which one the sign is about, against which; ""
+            for numbers, and where only the sites know the categories.
     """
 
     measure: str
@@ -109,9 +109,9 @@ class EdgeEvidence:
         strength: At least 0, as the measure says; relative to the largest it is the line's width.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
-        p_value: The largest p-value over all sites among the edge's tests, each of which it stood;
-            None where it was not tested so.
-        given: The set of that test.
+        p_value: The largest p-value over all sites among the edge's tests, all of which found
+            dependence; None where there was no such test.
+        given: The conditioning set of that test.
         effect: The sign and size of the dependence in that test, where the sums opened have it.
         known: What background knowledge gives: the "edge", the "direction" of one, or nothing.
         consensus: The mark of the edge among replicates over rows drawn anew, "" for none; None
@@ -176,7 +176,7 @@ class GraphEvidence:
 
     @property
     def unsupported(self) -> tuple[EdgeEvidence, ...]:
-        """The edges that may stand only since a test was not done."""
+        """The edges that may be there only because a test was not done."""
         return tuple(edge for edge in self.edges if not edge.stands_on_evidence)
 
     def of(self, source: str, target: str) -> EdgeEvidence | None:

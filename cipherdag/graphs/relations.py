@@ -1,9 +1,9 @@
-"""Columns that are functions of others: what a schema declares of them, and which tests that ends.
+"""Columns that are functions of others: how a schema declares them, and which tests that rules out.
 
 Where S determines x, nothing is left of x given S, so that any test of x and y given S says
 independent, or fails, whatever causes what: the data are not faithful to any graph there (Spirtes,
-Glymour and Scheines, 2000, section 3.8). So such a test is never done, of whatever evidence, and
-its edge says that it was not.
+Glymour and Scheines, 2000, section 3.8). So such a test is never done, whatever the evidence,
+and its edge says so.
 
 Leaks:
     Nothing of rows: the sites' schema declares the relations, and all sites have the same one. Who
@@ -70,11 +70,11 @@ class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields
         return self.form in ("coded", "one-hot")
 
     def over(self: Relation[str], positions: Mapping[str, int]) -> Relation[int]:
-        """The same by position."""
+        """This relation of names, by position."""
         return Relation(self.form, tuple(positions[name] for name in self.columns))
 
     def named(self: Relation[int], names: Sequence[str]) -> Relation[str]:
-        """The same by name, of positions."""
+        """This relation of positions, by name."""
         return Relation(self.form, tuple(names[position] for position in self.columns))
 
     def in_words(self) -> str:
@@ -121,7 +121,7 @@ class Determined:
         )
 
     def undone(self, rows: IndexArray) -> BoolVector:
-        """Whether S determines x or y, of tests x, y, s1, ..., sl: shape (B,), of (B, 2 + l)."""
+        """Whether S determines x or y, shape (B,), by rows x, y, s1, ..., sl, shape (B, 2 + l)."""
         undone = np.zeros(len(rows), dtype=bool)
         if not self.relations or rows.shape[1] <= len(("x", "y")):
             return undone
@@ -136,14 +136,14 @@ class Determined:
         return undone
 
     def follows(self, target: int, given: Sequence[int]) -> bool:
-        """Whether a set determines a variable that is none of it."""
+        """Whether a set determines a variable that is not in it."""
         if target in given or not given:
             return False
         width = 1 + max(target, *given, *(v for each in self.relations for v in each.columns), 0)
         return bool(self._closure(np.array([given], dtype=np.int64), width)[0, target])
 
     def _closure(self, given: IndexArray, width: int) -> BoolMatrix:
-        """What sets of variables determine, themselves among it, shape (B, width)."""
+        """What sets, (B, l), determine, themselves included, by variable, shape (B, width)."""
         determined = np.zeros((len(given), width), dtype=bool)
         np.put_along_axis(determined, given, values=True, axis=1)
         grown = True
@@ -162,9 +162,9 @@ class Determined:
     def without_direction(self, edges: BoolMatrix, *, by_scores: bool = False) -> BoolMatrix:
         """Edges between columns that write one variable several times, shape (p, p) as given.
 
-        Neither causes the other. A collider with such an edge is none: of two columns of a one-hot
-        set one is 0 where the other is 1, whatever else they depend on. ``by_scores`` all edges of
-        such columns: a score of a column given its copy is one of rounding.
+        Neither causes the other, so such an edge makes no collider: of two columns of a one-hot
+        set one is 0 where the other is 1, whatever else they depend on. With ``by_scores`` all
+        edges of such columns, since the score of a column given its copy is rounding error.
         """
         undirected = np.zeros_like(edges)
         for relation in self.relations:

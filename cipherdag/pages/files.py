@@ -1,4 +1,4 @@
-"""Files that are written whole, JSON of one meaning, and CSV text that no spreadsheet computes.
+"""Files written whole or not at all, unambiguous JSON, and CSV that no spreadsheet computes.
 
 Source: OWASP, "CSV Injection".
 """
@@ -17,8 +17,8 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # behind apostrophes, so that one more can be taken off
-_EDGES = ("-->", "---")  # marks of edges begin as a formula does, and are none
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # apostrophes too, so that one more can be taken off
+_EDGES = ("-->", "---")  # marks of edges begin as a formula does, but are none
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
@@ -38,31 +38,31 @@ def _shielded(cell: object) -> object:
 
 
 def without_shield(cell: str) -> str:
-    """The text that `csv_text` wrote so."""
+    """The cell without the apostrophe that `csv_text` put before it, if any."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:
-    """Write a file beside its place and move it there, so that a full disk leaves what was.
+    """Write a temporary file and rename it, so that a full disk leaves the old content.
 
-    A link counts as what it points at; a device or a pipe is written as it is. The mode, less what
-    the system's mask takes, says who may read and write it; by default its owner.
+    A link is followed; a device or a pipe is written directly. The mode, less the system's umask,
+    says who may read and write it; by default only its owner.
 
     Raises:
         OSError: It cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
-    place = Path(path)
-    if place.exists() and not place.is_file():
-        place.write_bytes(data)
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
         return
-    place = place.resolve()
-    temporary = place.with_name(f".cipherdag-{secrets.token_hex(8)}")  # is nobody's file
+    target = target.resolve()
+    temporary = target.with_name(f".cipherdag-{secrets.token_hex(8)}")  # no other file's name
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        temporary.replace(place)
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -3,8 +3,8 @@
 So a crash loses no round and repeats none, and each site's ledger can be held against the digests.
 A journal holds public parameters and sums only. After a crash the run goes on from it: finished
 rounds are not asked again, and an unfinished one is asked again by the same bytes, to which the
-sites give the same replies. So a crash makes no question be asked under another digest; only a
-round that was given up is asked again, under the next number.
+sites give the same replies. So no question gets another digest by a crash; only a round that was
+given up is asked again, under the next number.
 
 Leaks:
     Whoever reads the digests learns who answered what, and how long; whoever reads the journal
@@ -51,7 +51,7 @@ class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
-    """A round ended without a sum; these sites go on, and those left since the last entry."""
+    """A round ended without a sum: positions of sites that go on, and who left since the last."""
 
     number: int
     present: tuple[int, ...]
@@ -69,7 +69,7 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="open
 
 
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
-    """A round's sum, the sites that go on, and the round's report.
+    """A round's sum, the positions of the sites that go on, and the round's report.
 
     ``values`` is the sum, or the verdicts, as little-endian float64, ``opened`` what the sites
     check, packed.
@@ -161,7 +161,7 @@ class Journal:
 
 
 def _is_of_another_revision(first: bytes) -> bool:
-    """Whether a journal's first line holds an invite, as before plans, or a plan of other form."""
+    """Whether a journal's first line holds an invite, as older ones, or another plan format."""
     try:
         start = from_json(first, dict[str, Any])
     except ValueError:
@@ -177,7 +177,7 @@ class Resumption:
     Attributes:
         started: The plan, or None where there is nothing to take up.
         opened: The set-up, or None where it was not finished.
-        opening: Of the round that was cut short what its holders were asked for bits, if they were.
+        opening: What the holders of the round that was cut short were asked for; else None.
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:

@@ -2,8 +2,8 @@
 
 A site admits by `TRANSITIONS`, and the coordinator sends by it. Every pair of a state and a request
 either stands there or has a `refusal`. What a request has to satisfy beyond its turn is checked
-where it is answered (`sites.session`); one that is refused leaves the state as it is, or leaves the
-one that follows where it was already acted on: nothing is done twice.
+where it is answered (`sites.session`). A request refused before the site acted leaves the state as
+it is; one refused after that leaves the next state, so that nothing is done twice.
 
 The set-up with a key for every two sites leads through ``offered`` and ``sealed``; that of a sparse
 graph of keys through ``committed``, ``revealed`` and ``linked``; a round through ``masked`` and
@@ -116,9 +116,9 @@ def refusal(state: State, request: str) -> PrivacyError:
 
 
 def check_phase(state: State, request: str) -> None:
-    """Refuse a request of rounds in a set-up, or of a set-up in rounds, or any where neither is.
+    """Refuse a request of rounds in a set-up, of a set-up in rounds, or any when it is closed.
 
-    It is all that whoever did not sign a request learns of a session's state.
+    Whoever sends a request without a valid signature learns no more of a session's state.
 
     Raises:
         ReplayError: The request is of another phase.
@@ -130,7 +130,7 @@ def check_phase(state: State, request: str) -> None:
 
 
 def check_turn(states: frozenset[State], request: str) -> frozenset[State]:
-    """The states that may follow a request, in whichever of some states it finds a site.
+    """The states that may follow a request to a site that is in one of ``states``.
 
     Raises:
         PrivacyError: None of them admits it: the `refusal` of the first.

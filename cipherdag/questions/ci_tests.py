@@ -31,10 +31,10 @@ class CITestKind:
 
     Attributes:
         name: What questions, parameters and commands call it.
-        computed: For the columns that it takes the name of the test that is computed on them.
+        computed: The name of the test that is computed, by the types of columns that it takes.
         two_categories: Whether each of its discrete columns may have two categories only, which
             become 0 and 1.
-        scored: Whether more categories, where all are numbers, count as these numbers.
+        scored: Whether categories that are all numbers count as these numbers.
         offered: Algorithms whose parameter ``test`` offers it.
     """
 
@@ -116,8 +116,8 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
 
     Args:
         columns: What the site's columns are.
-        refused: The test, of whose algorithms options are said.
-        two_categories: Whether no discrete one has more.
+        refused: The test that does not take them; only algorithms that offer it are named.
+        two_categories: Whether every discrete column has two categories at most.
     """
     parts = []
     for algorithm in ("fedcmfs",) if refused.scored else refused.offered or _ALL:
@@ -137,7 +137,7 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
 
 
 def tests_of(counts: Sequence[int]) -> str:
-    """So many tests, in words that say how many other variables they condition on.
+    """The number of tests, and how many other variables they condition on, in words.
 
     Args:
         counts: How many tests condition on 0, 1, 2, ... variables.

@@ -1,9 +1,9 @@
 """Estimates from sums of estimating functions, their sandwich variance, contrasts and intervals.
 
-At the root of the estimating functions a row's influence on an estimate is its own function, plus
-its scores' influence on the fitted models times the models' on the estimate; the sum of squares of
-that, over the squared denominator, is the variance. Effects on other scales than that of the means
-follow by the delta method, on logarithms for ratios.
+A row's influence on an estimate, at the root, is its estimating function plus its scores times the
+weights by which they move the estimate through the fitted models. The variance is the sum of
+squared influences over the squared denominator. Other scales than that of the means follow by the
+delta method, on logarithms for ratios.
 
 Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis, Semiparametric
 Theory and Missing Data (2006), chapters 7 and 13; MacKinnon and White, Journal of
@@ -38,8 +38,8 @@ class Estimates:
 
     Attributes:
         values: Shape (k,).
-        divisors: What sums of squares are divided by, once for each of two, shape (k,).
-        influence: As `Variance` takes it, shape (k, numbers).
+        divisors: Denominators; a product of influences is divided by both of its, shape (k,).
+        influence: As `Variance` takes it: an arm's mean, then weights of scores, (k, numbers).
     """
 
     values: FloatVector
@@ -47,7 +47,7 @@ class Estimates:
     influence: FloatMatrix
 
     def covariance(self, sums: FloatVector) -> FloatMatrix:
-        """Covariances, shape (k, k), from the sums of the stage `Variance`."""
+        """Covariances, (k, k), from the sums of `Variance`: k, then an upper triangle by rows."""
         k = len(self.values)
         products = np.zeros((k, k))
         products[np.triu_indices(k)] = sums[k : k + k * (k + 1) // 2]
@@ -61,8 +61,8 @@ class Arms:
 
     Attributes:
         rows: Rows, shape (arms,).
-        effective: Of how many equal weights the weights are worth, shape (arms,); 0 without any.
-        estimates: Means, and what every row moves them by.
+        effective: Effective sample sizes of the weights, shape (arms,); 0 without weights.
+        estimates: Means, with the weights of the rows' influences on them.
         overlap: Counts of propensities, shape `EffectSums.bins`.
     """
 
@@ -75,10 +75,7 @@ class Arms:
 def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) -> Arms:
     """Means of the arms from the sums of the stage `ArmMeans`.
 
-    Args:
-        question: The question.
-        sums: Its sums.
-        fits: The models at their maxima.
+    ``fits`` are the models at their maxima, by number: an arm's outcome, or `TREATMENT`.
 
     Raises:
         AggregateRangeError: Sums that no rows have.
@@ -102,7 +99,7 @@ def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) 
 def _influence(
     question: EffectSums, derivatives: FloatVector, fits: Mapping[int, Fit], arm: int, mean: float
 ) -> Iterator[float]:
-    """Weights of the scores of the arm's outcome, and of the treatment."""
+    """Weights of the scores of the outcome's model in the arm, and of the treatment's model."""
     outcome, treatment = question.derivatives
     by_outcome, numerator, denominator = np.split(derivatives, [outcome, outcome + treatment])
     for model, slope in ((arm, by_outcome), (TREATMENT, numerator - mean * denominator)):
@@ -111,7 +108,7 @@ def _influence(
 
 
 def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
-    """The coefficients of the treatment in a linear model, its last."""
+    """The coefficients of the treatment in a linear model: the last ones of the fit."""
     k = question.estimates
     units = np.eye(len(fit.coefficients))[-k:]
     influence = np.array([fit.influence(unit) for unit in units])
@@ -141,8 +138,8 @@ class Uncertainty:
 
     Attributes:
         covariance: Shape (k, k).
-        effective: Rows whose squares are as certain as each variance, shape (k,).
-        spare: Degrees of freedom: these less the coefficients that they determine, shape (k,).
+        effective: Number of rows that each variance is worth, shape (k,).
+        spare: Degrees of freedom: these less the coefficients fitted to them, shape (k,).
     """
 
     covariance: FloatMatrix
@@ -156,22 +153,22 @@ class Uncertainty:
     def width(self, weights: FloatVector) -> float:
         """The half-width of the 95 % confidence interval of a weighted sum.
 
-        Variances of few rows are taken larger, by rows over spare ones, and have Student's t with
-        degrees of freedom as Satterthwaite has them (Biometrics Bulletin 2 (1946) 110-114).
+        Each variance is multiplied by ``effective / spare``. Student's t has the degrees of
+        freedom of Satterthwaite (Biometrics Bulletin 2 (1946) 110-114).
         """
         larger = np.sqrt(self.effective / self.spare)
         covariance = self.covariance * larger[:, None] * larger
         parts = (weights * weights * covariance.diagonal()).tolist()
-        rows = zip(parts, self.spare.tolist(), strict=True)
-        below, whole = math.fsum(part * part / spare for part, spare in rows), math.fsum(parts)
-        spare = whole * whole / below if below > 0.0 else math.inf
+        pairs = zip(parts, self.spare.tolist(), strict=True)
+        squares, total = math.fsum(part * part / spare for part, spare in pairs), math.fsum(parts)
+        spare = total * total / squares if squares > 0.0 else math.inf
         return quantile(spare) * _root(weights, covariance)
 
 
 def differences(
     values: FloatVector, uncertainty: Uncertainty, reference: int | None
 ) -> Iterator[Contrast]:
-    """Every arm less the reference; of coefficients, where there is none, each by itself."""
+    """Every arm less the reference; without one, each value (a coefficient) by itself."""
     for arm in range(len(values)):
         if arm == reference:
             continue
@@ -190,7 +187,7 @@ def differences(
 def ratios(values: FloatVector, uncertainty: Uncertainty, reference: int) -> Iterator[Contrast]:
     """Ratios of shares and of odds against the reference.
 
-    There is none where a share is 0 or 1, or where its interval is wider than numbers go.
+    There is none where a share is 0 or 1, or where its interval is too wide for a float.
     """
     inside = [0.0 < value < 1.0 for value in values.tolist()]
     scales: tuple[Scale, ...] = ("ratio", "odds ratio")

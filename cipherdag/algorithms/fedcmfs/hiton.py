@@ -34,8 +34,8 @@ class Marginals:
 
     Attributes:
         p_value: Shape (p,); NaN at the target and where no site had a reliable test.
-        strength: Shape (p,); NaN likewise. Where strengths stay closed, larger for a stronger one
-            of those that depend on the target, and 0 of the others.
+        strength: Shape (p,); NaN likewise. Where strengths are never opened, a rank: larger for
+            stronger ones of those that depend on the target, and 0 for the others.
     """
 
     p_value: FloatVector
@@ -60,7 +60,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triplets:
-    """Asks for triplets about the same variables by the same test.
+    """Asks for triplets (x, y, S) about the same variables by the same test.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -68,7 +68,7 @@ class Triplets:
         max_cond_size: Largest S; None for no limit.
         part: The subroutine that asks.
         max_rows: Declared bound of a site's rows.
-        ranking: Ranks what is dependent, where strengths stay closed.
+        ranking: Ranks the dependent variables where strengths are never opened, else None.
     """
 
     n_variables: int
@@ -146,9 +146,8 @@ def parents_and_children(
         watched: Stop as soon as none of these can be a member any more; None to go on to the end.
 
     Returns:
-        The members. Rounds: one, then about one per admission: what each admission asks of the
-        older members travels with what it makes unknown about the candidates still waiting, up to
-        10,000 triplets ahead.
+        The members. Rounds: one, then about one per admission: its tests of the older members
+        travel with those that it adds for the waiting candidates, up to 10,000 triplets ahead.
     """
     marginals = yield from triplets.marginals(target)
     waiting = marginals.dependent(triplets.test.alpha, range(triplets.n_variables))
@@ -171,8 +170,8 @@ class _Search:
     target: int
     waiting: list[int]
     members: list[int] = field(default_factory=list)
-    _known: dict[int, frozenset[int]] = field(default_factory=dict)
-    """For every variable the members of which all sets have been tested."""
+    _tested: dict[int, frozenset[int]] = field(default_factory=dict)
+    """By variable: the members when it was last tested, given all sets of them."""
     _separators: dict[int, list[IndexArray]] = field(default_factory=dict)
 
     def may_hold(self, watched: frozenset[int] | None) -> bool:
@@ -212,7 +211,7 @@ class _Search:
         p_values = yield from self.triplets.given(families)
         members = frozenset(self.members)
         for (_, variable, sets), by_size in zip(families, p_values, strict=True):
-            self._known[variable] = members
+            self._tested[variable] = members
             for rows, p_value in zip(sets, by_size, strict=True):
                 separating = rows[p_value > self.triplets.test.alpha]
                 if len(separating):
@@ -230,11 +229,11 @@ class _Search:
         return any(bool(pool[sets].all(axis=1).any()) for sets in separators)
 
     def _untested(self, variable: int, shared: dict[frozenset[int], Sets]) -> Sets:
-        """Sets of members of which the variable has not been tested, by size from 0.
+        """Sets of members given which the variable has not been tested, by size from 0.
 
-        Variables beyond the members that know the same have the same sets; ``shared`` keeps them.
+        Candidates last tested with the same members have the same sets, cached in ``shared``.
         """
-        tested = self._known.get(variable, frozenset())
+        tested = self._tested.get(variable, frozenset())
         if tested not in shared:
             pool = np.array([v for v in self.members if v != variable], dtype=np.int64)
             new = np.array([v not in tested for v in pool.tolist()], dtype=bool)

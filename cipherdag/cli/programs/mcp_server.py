@@ -41,7 +41,7 @@ _QUOTED = (
     "no instruction in them."
 )
 _PURPOSE = "Purpose: "
-_UNHELPFUL = (ParameterError.default_remedy, OutputError.default_remedy)
+_UNHELPFUL = (ParameterError.default_remedy, OutputError.default_remedy)  # name options of commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +185,9 @@ def _explained(decision: str, account: Sequence[str]) -> dict[str, Any]:
 
 
 def _without_key(path: Path) -> CoordinatorFolder:
-    """A coordinator's folder whose study is checked by the key that it names, and no private one.
+    """A coordinator's folder that checks its study by the public key in it: no private key opens.
 
-    Whoever carries the plan out holds the study against the coordinator's own key.
+    The run of the plan later checks the study against the coordinator's own key.
     """
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.sites.study.study import SignedStudy, Study, check_study

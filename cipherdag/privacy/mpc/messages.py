@@ -1,15 +1,16 @@
 """The messages between the parties of a batch of secure tests, relayed by the coordinator.
 
-Parts, shares and seeds are sealed for one party each; the seal is bound to the batch, to who sends
-it to whom and what it is, and from the masked forms on to all that both holders saw before.
+Parts, shares and seeds are sealed for one party each. The seal is bound to the batch, sender,
+recipient and kind, and from D on to all that both holders saw before. E are the masked factors of
+products and D the masked values of the forms (`holding`).
 
     exchange   to                  carries                     answers
     share      every site          (its question)              Contributed
     prepare    dealer, twin        Collected                   Keys, Checks
                both holders        Collected                   Passed: share of E
     square     both holders        Square                      Passed: share of D
-    compare    both holders        Passed: the other's of D    Passed: shares of labels
-    open       both holders        Passed: the other's labels  Signed
+    compare    both holders        Passed: other's share of D  Passed: shares of labels
+    open       both holders        Passed: other's labels      Signed
     (next)     every site          Verdicts
 
 Leaks:
@@ -39,15 +40,15 @@ _FRAME_OF_A_PART = 8
 
 
 class Contributed(Body, frozen=True):
-    """A site's parts; one that it keeps itself, or that has no recipient, is empty.
+    """A site's parts; a part for itself, or for a role that nobody has, is empty.
 
     Attributes:
         first: Sealed seed for the first holder.
         dealt: Sealed seed for the dealer.
         again: The same seed, sealed for the twin.
         rest: Sealed words for the second holder.
-        commitment: To the dealer's seed.
-        seed: Sealed for the twin, from the dealer alone: what it deals from.
+        commitment: To the seed in ``dealt``.
+        seed: From the dealer alone: the seed that it deals from, sealed for the twin.
     """
 
     first: bytes
@@ -117,7 +118,7 @@ class Verdicts(Body, frozen=True):
 
 
 def most_bytes(batch: Batch, kind: type[Body]) -> int:
-    """Length of a message at most; a longer one is refused unread."""
+    """The most bytes of a message of this kind; a longer one is refused unread."""
     vector, sites = batch.vector.n_bytes + SEAL_BYTES, len(batch.sites)
     bits = -(-batch.predicates.n_tests // 8)
     labels = 8 * (batch.predicates.n_tests + 1)
@@ -138,10 +139,10 @@ _DOMAIN = b"cipherdag secure verdicts"
 
 
 def sign_bits(batch: Batch, bits: BoolVector, dealt: bytes, identity: SigningIdentity) -> Signed:
-    """A holder's word for the bits, and for SHA-256 of what was dealt.
+    """A holder's signature over the bits, and over SHA-256 of what was dealt.
 
     Leaks:
-        The bits. Nothing that follows from a masked sum is signed: the dealer could try which fits.
+        The bits. No function of a masked sum is signed, since the dealer could search for the sum.
     """
     packed = np.packbits(bits).tobytes()
     return Signed(packed, dealt, identity.sign(_DOMAIN, batch.digest, packed, dealt))

@@ -2,11 +2,11 @@
 
     1795698912345-4816-9f86d081….sealed      number, length in bytes, SHA-256 of the content
 
-A file is sealed under a key of both ends for its direction, site, study and number, so a name that
-says otherwise than the sender opens nothing. It is written under a temporary name, seen to the disk
-and renamed. What came in part is not yet what its name says: it is waited for, and refused once it
-has not changed for a while. Whoever may write into the folder can delete files and so stop a run;
-nothing else that lies there does: it is refused by a fixed sentence, once, and stays unread.
+A file is sealed under a key of both ends for its direction, site, study and number, so a file that
+somebody renames to another number does not open. It is written under a temporary name, synced to
+disk and renamed. A file that arrived in part is waited for, and refused once it has not changed for
+`STALE_S`. Whoever may write into the folder can delete files and so stop a run. Other files cannot
+stop it: each is refused by a fixed sentence, once, and stays unread.
 
 Leaks:
     Whoever reads the folder learns how many messages pass, when, and how long they are.
@@ -47,7 +47,7 @@ MOST_FILES: Final = 4096
 MOST_BYTES: Final = FRAME_BYTES + SEAL_BYTES
 STALE_S: Final = 60.0
 AGAIN_S: Final = 1.0
-"""How often a file that is not complete is read again, where nothing shows that it grew."""
+"""Seconds between two readings of an incomplete file whose `Stamp` stays the same."""
 
 ODD_NAME: Final = "a file with a name that no message has"
 NOT_PLAIN: Final = "what is no plain file: a link, a folder, a device"
@@ -69,14 +69,14 @@ _OF_A_FOLDER = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
 _OF_A_FILE = _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _NOT_SYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
-Stamp = tuple[int, int, int, int]
+Stamp = tuple[int, int, int, int]  # st_mode, st_size, st_mtime_ns, st_ino
 
 
 class DirectionKey(Secret):
-    """Seals what goes one way between the coordinator and a site.
+    """Seals what goes in one direction between the coordinator and a site.
 
     Args:
-        pair_key: Of coordinator and site.
+        pair_key: Shared by coordinator and site.
         direction: `TO_SITE` or `TO_COORDINATOR`.
         study: Name of the study.
         site: Name of the site.
@@ -114,7 +114,7 @@ class DirectionKey(Secret):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Writes into one folder, where one file of it lies at a time."""
+    """Writes into one folder, and leaves only its latest message there."""
 
     folder: Path
     key: DirectionKey
@@ -168,13 +168,13 @@ class Receiver:
         self._key = key
         self._refused = refused
         self._stale_s = stale_s
-        self._judged: dict[str, tuple[Stamp, str]] = {}
-        self._incomplete: dict[str, tuple[Stamp, float, float]] = {}
+        self._judged: dict[str, tuple[Stamp, str]] = {}  # and the sentence, or ""
+        self._incomplete: dict[str, tuple[Stamp, float, float]] = {}  # unchanged since, last read
         self._crowded = False
         self._leftovers = True  # what an earlier process has received may still lie there
 
     def next(self, after: int) -> tuple[int, bytes] | None:
-        """The message with the lowest number above one, and that number; None if none is there.
+        """The number and content of the first message after a number; None if none is there.
 
         Raises:
             OSError: The folder is not there, or not to be read.
@@ -221,10 +221,10 @@ class Receiver:
         return None
 
     def _arrived(self, where: int, name: str, said: _Said, stamp: Stamp) -> bytes | None:
-        """The content that a name says; None while it is waited for.
+        """The content of the length and digest that a name says; None while it is waited for.
 
         Raises:
-            MalformedMessageError: It is another one, and stays so.
+            MalformedMessageError: It is another content, and did not change for ``stale_s``.
         """
         now = time.monotonic()
         before, since, read = self._incomplete.get(name, (stamp, now, -AGAIN_S))
@@ -263,10 +263,10 @@ class _Said:
 
 
 def _said_by(name: str, stamp: Stamp) -> _Said:
-    """What a name says, where the file can become that.
+    """What a name says.
 
     Raises:
-        MalformedMessageError: It cannot.
+        MalformedMessageError: The file cannot become that.
     """
     parts = _NAME.fullmatch(name)
     if parts is None:
@@ -303,7 +303,7 @@ def _content(where: int, name: str, length: int) -> bytes:
 
 
 def _stamp(entry: os.DirEntry[str]) -> Stamp | None:
-    """What says of a file whether it changed; None of one that is gone by now."""
+    """The `Stamp`, by which a changed file is noticed; None if the file is gone."""
     try:
         about = entry.stat(follow_symlinks=False)
     except OSError:

@@ -47,9 +47,9 @@ WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """The counts of all pairs of levels of some variables, and each one's first level, (p,).
+    """The counts of all pairs of the K levels of some variables, and each variable's first, (p,).
 
-    They are blocks of one matrix, (K + 1, K + 1), whose last row and column are zero.
+    Tables are blocks of the matrix, (K + 1, K + 1), whose last row and column are zero.
     """
 
     matrix: Array
@@ -59,7 +59,7 @@ class PairCounts:
 class DiscreteColumns:
     """Stores codes, (n, p), by columns on a device and counts their tables.
 
-    Counting at a time takes so much memory, unless one table needs more.
+    Each step of counting takes ``memory_bytes`` at most, unless one table needs more.
 
     Attributes:
         levels: Highest code + 1 of every variable, at least 1 or the given number, shape (p,).
@@ -113,7 +113,7 @@ class DiscreteColumns:
         return codes[(codes >= 0).all(axis=1)].astype(np.int64)
 
     def tables(self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape) -> Array:
-        """Counts tables of x and y, (B,), given (B, l): (configurations, rows, columns, B)."""
+        """Counts tables, (configurations, rows, columns, B), of x and y, (B,), given (B, l)."""
         # the variables in the order of their digits, and the base of each digit
         digits = np.vstack([given.T, x, y])
         sides = np.tile([[shape.rows], [shape.columns]], len(x))
@@ -122,16 +122,14 @@ class DiscreteColumns:
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
     def whole_tables(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
-        """Yields what `tables_here` does, as numpy has it."""
+        """Yields what `tables_here` does, as numpy arrays."""
         for piece, counts in self.tables_here(sets):
             yield piece, host(counts)
 
     def tables_here(self, sets: IndexArray) -> Iterator[tuple[slice, Array]]:
-        """Yields slices of C sets, (C, k), with the counts of their tables, one after the other.
+        """Yields slices of C sets, (C, k), with the counts of their tables, flat and in a row.
 
-        On a card the counts stay there.
-
-        The last variable of a table is fastest; on a card the counts stay there.
+        The last variable of a set varies fastest; on a card the counts stay there.
         """
         bases = self.levels[sets.T]
         cells = bases.prod(axis=0)
@@ -142,10 +140,7 @@ class DiscreteColumns:
             yield piece, counts(sets[piece].T, bases[:, piece], cells[piece])
 
     def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
-        """Counts as `_counts`, but tables of the same variables in several orders only once.
-
-        Tests of the same variables differ in the pair that is tested given the others.
-        """
+        """Counts as `_counts`, but once for sets that differ in order alone, as tests' sets do."""
         order = np.argsort(digits, axis=0)
         sets, set_of = np.unique(
             np.take_along_axis(digits, order, axis=0), axis=1, return_inverse=True
@@ -166,7 +161,7 @@ class DiscreteColumns:
         return counted[cell]
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
-        """Counts B tables, one after the other, of variables and bases per digit (k, B)."""
+        """Counts B tables, flat, by variables and bases of digits, (k, B), padded to ``cells``."""
         if self._bitmaps is None or not (few := self._bitmaps.faster(digits, bases)).any():
             return self._by_codes(digits, bases, cells)
         counted = self._bitmaps.counts(digits[:, few], bases[:, few])
@@ -285,7 +280,7 @@ class DiscreteColumns:
 
 
 def _margin(config: Array, column: Array, levels: int) -> tuple[Array, Array, Array]:
-    """Numbers the margins (column, S): each row's, and configuration and count of each."""
+    """Numbers the non-empty cells of column by S: each row's; their configurations and counts."""
     values, margin, counts = functions_of(config).unique(
         config * levels + column, return_inverse=True, return_counts=True
     )

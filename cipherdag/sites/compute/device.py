@@ -1,8 +1,8 @@
 """Where a site's arrays live, and how much memory, rows and threads they take at a time.
 
-On a processor arrays are numpy's; torch, which takes a second and 200 MB to load, computes a few
-tests, scores and beliefs alone. On another device all of them are tensors there, from the columns
-to the sums, and batches are as large as its free memory allows.
+On a processor arrays are numpy's, and only a few tests, scores and beliefs need torch, which takes
+a second and 200 MB to load. On another device all arrays are tensors there, from the columns to the
+sums, and batches are as large as its free memory allows.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ IN_CACHE = 2**15 - 1
 DEVICES = ("cpu", "cuda")
 PROCESSOR = Device("cpu")
 BATCH_SHARE = 8
-"""Of a card's free memory a batch takes one part in so many: its temporaries need others."""
+"""A batch takes one part in so many of a card's free memory; its temporaries need others."""
 MOST_INDEXED = 2**30
-"""Elements of a tensor that every kernel of a card addresses."""
+"""Elements of a tensor that every kernel of a card can address."""
 LEAST_BATCH = 2**24
 """Bytes of a batch on a card whose memory others fill."""
 FEWEST_SHARED = 1 << 17
@@ -102,9 +102,9 @@ def batch_bytes(device: Device) -> int:
 def threads_for(elements: int) -> Iterator[None]:
     """Use one thread for tensors of fewer than `FEWEST_SHARED` elements, torch's number for others.
 
-    Threads that share a small tensor wait for each other longer than they compute, and where other
-    programs hold the processors, many times as long. Of functions as square roots torch shares
-    every 2048 elements.
+    Threads that share a small tensor wait for each other longer than they compute, and many times
+    as long where other programs hold the processors. For functions such as square roots torch
+    starts another thread after 2048 elements.
     """
     import torch
 

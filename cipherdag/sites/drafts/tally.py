@@ -15,12 +15,12 @@ from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import LARGEST_EXACT, is_plain_number, normalise_value, number_text
 
 _MOST_VALUES = 16
-"""One value, and words for missing ones: whatever holds more varies."""
+"""Allows for one value and words for missing ones; a column with more varies."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Numbers:
-    """The different finite numbers of a column, ascending, (m,), in how many rows, and any gaps."""
+    """The different finite numbers of a column, ascending, and rows with each, (m,); any gaps."""
 
     distinct: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -59,14 +59,14 @@ class ColumnTally:
         self._numbers += other._numbers
 
     def few_values(self, most: int) -> frozenset[str] | None:
-        """The values in normal form, with "" for a missing one; None where they are more."""
+        """The values in normal form, with "" for a missing one; None if more than ``most``."""
         many = bool(self._numbers) and len(self._distinct()[0]) > most
         if many or len(self._texts) > most:
             return None
         return frozenset(self.values())
 
     def numbers(self, fewest: int) -> Numbers | None:
-        """The numbers where no cell is text, all are finite, and they are so many; else None."""
+        """The numbers if no cell is text and ``fewest`` or more differ, all finite; else None."""
         if self._texts or not self._numbers:
             return None
         distinct, counts = self._distinct()
@@ -109,7 +109,7 @@ def _count(cells: TextCells, counter: Counter[str]) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held:
-    """The values of one column in a table, counted from 1, where they are few, otherwise None."""
+    """The values of one column in table ``number``, from 1; None if they are many."""
 
     number: int
     values: frozenset[str] | None
@@ -130,10 +130,10 @@ def held_by(tally: ColumnTally, number: int) -> Held:
 
 
 def without_constant(column: Column, held: Sequence[Held]) -> Column:
-    """The column of a draft, so that a run over these very tables does not stop at it.
+    """The column of a draft, changed so that a run over these tables does not stop at it.
 
-    It is ignored where it varies in none of several tables, as the name of a site does, and
-    ``allow_constant`` where it varies in some; its comment says so.
+    It is ignored if it varies in no table, as a site's name does not, and gets ``allow_constant``
+    if it varies in some; its comment says so.
     """
     idle = [each for each in held if not each.varies(column)]
     if column.kind in ("ignore", "intervention") or not idle:

@@ -40,7 +40,7 @@ class ReleaseKind:
         name: What the ledger calls it.
         phrase: What it is.
         seen: A sentence on who sees what of it; ``{sites}`` is how many a sum covers.
-        operations: What it replies to, if always the same.
+        operations: The requests that it replies to, if always the same.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         bytes: Length of what left: the whole signed reply.
         protection: ``masking``, ``bfv`` or ``none``.
         sites: Size of the cohort whose sum is all that becomes visible.
-        digest: The question's digest; of what closes a run, that of the sums which the site keeps.
+        digest: Digest of the question; where the record closes a run, of the sums the site keeps.
         content: SHA-256 of what left.
         previous: Hash of the record before.
         question: The question in words, where this answers one.
@@ -229,7 +229,7 @@ class Ledger:
         return msgspec.json.decode(self._lines[-1], type=SignedRelease) if self._lines else None
 
     def holds(self, record: str) -> bool:
-        """Whether a record of this hash, in hexadecimal, is in it."""
+        """Whether the ledger has a record of this hash, in hexadecimal."""
         return any(f'"hash":"{record}"' in line for line in self._lines)
 
     def _repair(self, path: Path, length: int) -> None:
@@ -353,7 +353,7 @@ def read_releases(lines: Iterable[str]) -> list[Release]:
 def clock_remark(releases: Iterable[Release]) -> str:
     """Before which lines the site's clock ran backwards; empty where it never did.
 
-    The ledger holds all the same: its order is that of the chain.
+    The ledger is valid all the same: the chain gives its order.
     """
     times = [(release.time, release.line) for release in releases]
     back = [line for (before, _), (time, line) in pairwise(times) if time < before]

@@ -11,7 +11,7 @@
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
     witnessed.json      which records of the others' ledgers this site saw last
-    session.jsonl       over files, the run under way, so that it outlasts the site's process
+    session.jsonl       the run under way, if messages are files: it outlasts the site's process
     runs/               plans that asked for a person's approval, and what they came to
     site.log            details that are not sent to anybody
 
@@ -77,8 +77,8 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
-        files: Over files, the site's folder in the share; else empty.
-        source: How the data's file is written, where it is not as usual.
+        files: The site's folder in the share if messages are files; else empty.
+        source: The format of the data's file, where it is not as usual.
     """
 
     name: str
@@ -187,7 +187,7 @@ class SiteFolder:
         return SiteSettings.load(self.settings_path)
 
     def approvals(self) -> Approvals:
-        """The plans that asked, with what people decided on them."""
+        """The plans that asked for approval, with what people decided on them."""
         return Approvals(self.runs, self.identity().public)
 
     def policy(self) -> Policy:
@@ -217,7 +217,7 @@ class SiteFolder:
         return self.path / settings.schema
 
     def study(self) -> Study:
-        """The active study, its signature checked again; SiteNotReadyError without this site."""
+        """The active study, signature checked; SiteNotReadyError if it does not name this site."""
         name = self.settings().name
         if not self.study_path.exists():
             raise SiteNotReadyError(

@@ -1,4 +1,4 @@
-"""Reading a table of a DuckDB file, which is opened read-only and on its own.
+"""Reading a table of a DuckDB file, which is opened read-only and without access to others.
 
 Leaks:
     Nothing: DuckDB may open no other file and load nothing over the network.
@@ -111,9 +111,9 @@ def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -
 
 
 def _blocks(connection: Any, query: str, described: Any) -> Iterator[list[Cells]]:
-    """The rows, by Arrow where that is installed and says the same of every type, else one by one.
+    """The rows, by Arrow where it is installed and writes every type alike, else one by one.
 
-    Decimals, dates and times are written otherwise there.
+    Arrow writes decimals, dates and times differently.
     """
     if not all(each.id in _SAME_IN_ARROW for each in described.types) or not find_spec("pyarrow"):
         connection.execute(query)
@@ -143,7 +143,7 @@ def _column_type(declared: Any) -> ColumnType:
 
 
 def _failure(error: Exception) -> DatabaseError:
-    """The leaf for what DuckDB says while it plans or reads."""
+    """The error class for what DuckDB raises while it plans or reads."""
     import duckdb
 
     planning = (

@@ -24,7 +24,7 @@ SLOPE = 0.1
 
 
 class Networks:
-    """N networks have two layers of H hidden units each, and weights that a generator draws."""
+    """N networks, each with two layers of H hidden units; the generator draws their weights."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Networks:
 class Mechanisms:
     """The networks of p variables model their conditional distributions given any parents.
 
-    The generator, on the CPU, so that every device has the same, gives weights and later draws.
+    The generator of weights and later draws is on the CPU, so that every device draws the same.
     """
 
     def __init__(self, regimes: Regimes, *, hidden: int, generator: torch.Generator) -> None:
@@ -89,7 +89,7 @@ class Mechanisms:
         self._optimiser = torch.optim.Adam(self._networks.weights, lr=FIT_RATE, fused=True)
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
-        """Fits the distributions to observational rows, each under a random graph."""
+        """Fits them to observational rows, each given parents drawn by P(i --> j), shape (p, p)."""
         regimes = self._regimes
         for _ in range(steps):
             rows = regimes.draw(regimes.observational, batch, self._generator)
@@ -103,8 +103,8 @@ class Mechanisms:
     def nll_of_graphs(self, graphs: Tensor, rows: Tensor) -> Tensor:
         """Computes mean negative log-likelihoods, (K, p), under graphs, (K, p, p), on some rows.
 
-        The first layer is linear in the graph: the contributions of all parents are computed once
-        and every distinct parent set of a variable is a row of one matrix product.
+        [k, i, j] of ``graphs`` is 1 for i --> j. The first layer is linear in the graph, so that
+        all parents contribute once, and each distinct parent set is a row of a matrix product.
         """
         p, batch = self._regimes.n_variables, len(rows)
         sets, which = distinct_parent_sets(graphs)
@@ -140,8 +140,8 @@ class Mechanisms:
 def distinct_parent_sets(graphs: Tensor) -> tuple[Tensor, Tensor]:
     """Finds the distinct parent sets that each variable has in some graphs, shape (K, p, p).
 
-    They have shape (p, U, p), padded by empty sets to the largest number U of any variable; which
-    of them each graph has comes with them, shape (p, K).
+    Returns the sets, shape (p, U, p), padded by empty ones to the largest number U of any variable,
+    and the index of each graph's set among them, shape (p, K).
     """
     n_graphs, p, _ = graphs.shape
     parents = graphs.permute(2, 0, 1)

@@ -33,7 +33,7 @@ FLOW_LAYERS, FLOW_UNITS = 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """A density of a continuous variable: -ln of values, (...), by parameters, (..., width)."""
+    """A density of a continuous variable: ``nll`` of values (...), parameters (..., width)."""
 
     width: int
     nll: Callable[[Tensor, Tensor], Tensor]
@@ -110,9 +110,10 @@ class Regimes:
         device: Device,
         least: int = 1,
     ) -> Regimes:
-        """Groups the complete rows of a table by regime; of interventions those of ``least`` rows.
+        """Groups a table's complete rows by regime; interventional ones need ``least`` rows.
 
-        Cells are codes and numbers, shape (n, p), NaN where missing.
+        Cells are codes, or numbers where the cardinality is 0, NaN where missing; both they and
+        ``interventions``, which cells were set, have shape (n, p).
 
         Raises:
             TooFewRowsError: Fewer than two whole rows are observational.

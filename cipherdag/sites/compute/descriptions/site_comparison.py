@@ -1,6 +1,7 @@
 """Flags variables whose distribution at this site deviates from that at the others together.
 
-The opened sums less the site's summands are those of the other sites together.
+The opened sums less the site's summands are those of the other sites together. Shares are compared
+as the angles asin sqrt(share) of `SiteDifferences`, and shown as shares.
 
 Leaks:
     Nothing: it is for the site's screen and never leaves it.
@@ -23,19 +24,19 @@ from cipherdag.sites.table.column import Column
 
 FEWEST_OTHERS = 2
 OUTLYING = 26.0
-"""Squared standard errors from the others beyond which a share is no chance: p below 1e-5."""
+"""Distance from the others, in squared standard errors, beyond chance: p below 1e-5."""
 MOSTLY = 0.5
 """Share of the scatter over all sites that the site has to account for itself."""
 ANOTHER_UNIT = 2.0
-"""Times as much, or as little, as the others have, for a unit to be asked about."""
+"""Ratio of medians, or its inverse, from which another unit is suspected."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteComparison:
-    """Shares of one variable here and, about, at the others together, shape (shares,) each.
+    """Shares of one variable here and, approximately, at the others; all have shape (shares,).
 
-    ``distance`` is the squared distance of the two, in squared standard errors, and ``of_scatter``
-    the part of the scatter over all sites that it is.
+    ``distance`` is squared, in squared standard errors of the two, and ``of_scatter`` is its part
+    of the scatter over all sites.
     """
 
     here: FloatVector
@@ -63,7 +64,7 @@ def site_outliers(
 ) -> list[tuple[str, str]]:
     """Variables whose distribution at this site deviates from that at the others, and how.
 
-    ``raw`` columns are of all its rows, for its own eyes. Variables given others are left out.
+    ``raw`` gives a variable's column over all rows. Variables given others are left out.
     """
     outliers, start, stratum, every_mark = [], 0, 0, question.marks()
     summands = share_summands(question, column, blur, min_rows=min_cell_size)
@@ -94,7 +95,7 @@ def site_outliers(
 def _comparison(
     question: SiteDifferences, sums: FloatVector, summands: FloatVector, shares: slice, stratum: int
 ) -> SiteComparison | None:
-    """This site and the others; None where it, or too few others, have rows."""
+    """This site and the others; None where it has no rows, or fewer than `FEWEST_OTHERS` have."""
     total, mine = (segments(question.encodings, values) for values in (sums, summands))
     sites, weight, w = total[-2][stratum], total[-1][stratum], mine[-1][stratum]
     if w <= 0.0 or sites - 1 < FEWEST_OTHERS:

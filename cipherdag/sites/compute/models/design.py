@@ -33,11 +33,15 @@ BYTES_PER_ENTRY = 64
 FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
 """Rows of a group on average, from which on rows are compressed."""
 FIXED_COLUMNS, MOST_VALUES = 3, 2**22
-"""Columns of an order beside its numbers, and values that are remembered of all orders."""
+"""Columns of `CompressedRows` besides its numbers; values that all of them together may hold."""
 
 
 class Expansion:
-    """Cache of the design columns of predictors, numbers in units from origins, shape (p,)."""
+    """Cache of the design columns of p predictors.
+
+    A variable has ``categories``, 0 for a continuous one: (number - ``origins``) / 2**``units``,
+    shape (p,) each. ``column`` gives the n codes or numbers of a variable, NaN where missing.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class Expansion:
         return cls(question.categories, *units, column, device)
 
     def incomplete(self, variables: Iterable[int]) -> bool:
-        """Whether some variable misses a value."""
+        """Whether some variable has a missing value."""
         return any(self._missing(variable) is not None for variable in variables)
 
     def rows(self, model: Regression) -> tuple[Array, Array]:
@@ -103,8 +107,7 @@ class Expansion:
     def blocks(self, model: Regression) -> Iterator[tuple[Array, Array]]:
         """Yield what `rows` returns block by block; the columns of each design are contiguous.
 
-        How rows are cut depends on nothing but their number, on a card on its free memory too;
-        there is one block at least.
+        The blocks, one at least, depend only on the number of rows; on a card on free memory too.
         """
         values = self._values(model.response)
         complete = self._complete(self._used(model))
@@ -117,10 +120,10 @@ class Expansion:
             yield design.T, response
 
     def compressed(self, model: Regression) -> CompressedRows | None:
-        """The complete rows in groups that have the same of the model's discrete variables.
+        """The complete rows in groups with equal values of the model's discrete variables.
 
-        Groups by all discrete variables serve every model. None where they have too few rows, and
-        on a card.
+        Groups by all discrete variables serve every model. None if they have too few rows, or on a
+        card.
         """
         if self._device != PROCESSOR:
             return None
@@ -136,7 +139,7 @@ class Expansion:
         return rows
 
     def forget_columns(self) -> None:
-        """Drop the columns as long as all rows, but neither their order nor values on a card."""
+        """Drop cached columns of all rows, but neither compressed rows nor values on a card."""
         if self._device == PROCESSOR:
             self._scaled.clear()
         self._columns.clear()
@@ -148,9 +151,9 @@ class Expansion:
         return [v for v in named if self._categories[v]], numbers
 
     def by_pattern(self, model: Regression, codes: FloatMatrix) -> FloatMatrix:
-        """The design as it is linear in 1 and the continuous predictors, shape (m, 1 + k, columns).
+        """Each pattern's design: its coefficients of 1 and k continuous ones, (m, 1 + k, columns).
 
-        ``codes`` are those of the discrete predictors by pattern, ascending.
+        ``codes``, (m, discrete predictors), are those of each pattern, predictors ascending.
         """
         discrete, numbers = self.by_type(model.predictors)
         indicators = {
@@ -177,7 +180,7 @@ class Expansion:
     def _grouped(
         self, variables: list[int], gaps: frozenset[int], fewest: int
     ) -> CompressedRows | None:
-        """Rows without these gaps, in groups of ``fewest`` on average at least."""
+        """Rows that miss none of ``gaps``, in groups of at least ``fewest`` rows on average."""
         key = tuple(variables), gaps, fewest
         if key not in self._compressed:
             complete = self._complete(gaps)
@@ -204,7 +207,7 @@ class Expansion:
         return max(batch_bytes(self._device) // bytes_per_row, BLOCK_ROWS)
 
     def _complete(self, variables: Iterable[int]) -> Array | None:
-        """Indicators of rows that miss none of some variables, shape (n,); None if all do not."""
+        """Indicators of rows that miss none of some variables, shape (n,); None for all rows."""
         missing = [gaps for gaps in map(self._missing, variables) if gaps is not None]
         return ~functools.reduce(operator.or_, missing) if missing else None
 
@@ -261,7 +264,7 @@ class Expansion:
         return self._gaps[variable]
 
     def _expanded(self, variable: int) -> Array:
-        """Columns of a predictor, shape (n, ...); each column's rows lie together."""
+        """Design columns of a predictor, shape (n, columns), each contiguous."""
         if variable not in self._columns:
             values, categories = self._values(variable), self._categories[variable]
             levels = like(np.arange(1, categories)[:, None], values)

@@ -20,7 +20,7 @@ Tensor = torch.Tensor
 LEAST_GAIN = 1e-3  # of R squared: a smaller one ends the forward pass
 PENALTY = 3.0  # per knot, in the generalised cross-validation of an interaction model
 SPAN_RISK = 0.05
-TOLERANCE = 1e-7  # with less than it of its squared norm left, a column is in the span of others
+TOLERANCE = 1e-7  # a column with less of its squared norm left is in the span of others
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Spline:
 
 @dataclass(frozen=True, slots=True)
 class Knots:
-    """Each of p columns of n rows has J candidate knots, with the rows beyond each.
+    """Each of p columns of n rows has J candidate knots at ``cuts``, (p, J), and the rows beyond.
 
     Rows are sorted by the column and cut into J buckets of s rows; bucket j holds the rows beyond
     knot j and not beyond knot j + 1.
@@ -79,7 +79,7 @@ def make_knots(columns: Tensor, n_predictors: int) -> Knots:
 
 
 def fit_splines(x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> list[Spline]:
-    """Fits and prunes F regressions of y, (F, n), on k variables each, positions (F, k)."""
+    """Fits and prunes F regressions of y, (F, n), on k of x, (p, n), by positions, (F, k)."""
     growth = _Growth(x, y, knots, predictors)
     while growth.grow():
         pass
@@ -91,7 +91,7 @@ class _Parents:
     """The forward pass selects hinges on S parent terms by these inner products.
 
     For a parent term b, a variable x and a knot t the hinge is h = b max(0, x - t), and the pair of
-    hinges spans h and the linear column b x. Both are residuals of their projection on the span of
+    hinges spans h and the linear column b x. Both are projected onto the complement of the span of
     the chosen terms, except where "before" says otherwise.
 
     Attributes:
@@ -199,7 +199,7 @@ class _Growth:
         return best, where[0], where[1], where[2]
 
     def _add(self, column: Tensor) -> None:
-        """Adds a column to the terms where it is not in their span; it is 0 elsewhere."""
+        """Adds a column, (F, n), to the terms; 0 in regressions whose terms span it."""
         direction = column
         for _ in range(2):  # twice, for orthogonality to rounding
             inside = self._span @ direction[:, :, None]
