@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -21,43 +22,62 @@ from cipherdag.protocol.answering import shown_certificate, study_of
 from cipherdag.protocol.forward_proxy import ForwardProxy, ProxyRefusedError, proxy_to
 
 State = Literal["ok", "warn", "fail"]
-Causes = tuple[tuple[str, str, str], ...]
 TIMEOUT_S = 5.0
 ACCEPTED_S = 0.5
 MIN_DAYS = 30
+
+
+class Fix(StrEnum):
+    """What to do about what keeps a site from the coordinator."""
+
+    EXPIRED = (
+        "Set this machine's clock; if it is right, have the coordinator run `cipherdag "
+        "coordinator renew` and start its server again."
+    )
+    EARLY = (
+        "Set this machine's clock; if it is right, the coordinator's is fast: have it set, "
+        "and its certificates renewed."
+    )
+    NAME = "Use the host name that the coordinator gave to `coordinator new`."
+    WRONG_ROOT = (
+        "A proxy that opens TLS, or another server, answers in its place. Ask your "
+        "network's people to let this connection through unopened."
+    )
+    ANOTHER_STUDY = (
+        "Ask the coordinator for the port: another study's server has this one. One "
+        "of both has to be on another port."
+    )
+    PROXY = (
+        "A proxy or another service answers on this port. Ask the coordinator for the port, "
+        "and your network's people for a direct way out."
+    )
+    UNKNOWN = "Compare host in site.toml with the coordinator's; ask your network's people."
+    SILENT = "A firewall drops the connection: have outgoing connections to this port allowed."
+    CLOSED = "Is the coordinator started, and is the port right?"
+    NO_PROXY = "Correct the variable, or name the coordinator in no_proxy."
+    PROXY_REFUSES = (
+        "Ask your network's people to let CONNECT to the coordinator's host and port "
+        "through; 407 means that the proxy wants a user in its address."
+    )
+    CUT = (
+        "The server does not accept this site's certificate, or a firewall cuts TLS. Ask the "
+        "coordinator whether the site was revoked, and whether its server's clock is right."
+    )
+
+
+Causes = tuple[tuple[str, str, Fix], ...]
 TLS_CAUSES = (
-    ("WRONG_VERSION_NUMBER", "what answers does not speak TLS", "proxy"),
-    ("HTTP_REQUEST", "what answers does not speak TLS", "proxy"),
-    ("UNEXPECTED_EOF", "the connection was cut during the handshake", "cut"),
+    ("WRONG_VERSION_NUMBER", "what answers does not speak TLS", Fix.PROXY),
+    ("HTTP_REQUEST", "what answers does not speak TLS", Fix.PROXY),
+    ("UNEXPECTED_EOF", "the connection was cut during the handshake", Fix.CUT),
 )
 OTHER_NAME = "the server's certificate is for another host name"
 CERTIFICATE_CAUSES = (
-    ("expired", "the server's certificate has expired", "expired"),
-    ("not yet valid", "the server's certificate is not valid yet", "early"),
-    ("hostname", OTHER_NAME, "name"),
-    ("ip address", OTHER_NAME, "name"),
+    ("expired", "the server's certificate has expired", Fix.EXPIRED),
+    ("not yet valid", "the server's certificate is not valid yet", Fix.EARLY),
+    ("hostname", OTHER_NAME, Fix.NAME),
+    ("ip address", OTHER_NAME, Fix.NAME),
 )
-FIXES = {
-    "expired": "Set this machine's clock; if it is right, have the coordinator run `cipherdag "
-    "coordinator renew` and start its server again.",
-    "early": "Set this machine's clock; if it is right, the coordinator's is fast: have it set, "
-    "and its certificates renewed.",
-    "name": "Use the host name that the coordinator gave to `coordinator new`.",
-    "wrong root": "A proxy that opens TLS, or another server, answers in its place. Ask your "
-    "network's people to let this connection through unopened.",
-    "another study": "Ask the coordinator for the port: another study's server has this one. One "
-    "of both has to be on another port.",
-    "proxy": "A proxy or another service answers on this port. Ask the coordinator for the port, "
-    "and your network's people for a direct way out.",
-    "unknown": "Compare host in site.toml with the coordinator's; ask your network's people.",
-    "silent": "A firewall drops the connection: have outgoing connections to this port allowed.",
-    "closed": "Is the coordinator started, and is the port right?",
-    "no proxy": "Correct the variable, or name the coordinator in no_proxy.",
-    "proxy refuses": "Ask your network's people to let CONNECT to the coordinator's host and port "
-    "through; 407 means that the proxy wants a user in its address.",
-    "cut": "The server does not accept this site's certificate, or a firewall cuts TLS. Ask the "
-    "coordinator whether the site was revoked, and whether its server's clock is right.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +112,22 @@ def connection_checks(
         with _connected(host, port, proxy) as raw:
             yield CheckResult("port", "ok", f"port {port} accepts connections")
             verified = _tls(raw, host, key, chain) if chain.exists() else None
-        if verified is None or verified.fix == FIXES["wrong root"]:
+        if verified is None or verified.fix is Fix.WRONG_ROOT:
             with _connected(host, port, proxy) as raw:
                 verified = _named_server(raw, study, verified)
-        elif verified.fix in (FIXES["early"], FIXES["expired"]):
+        elif verified.fix in (Fix.EARLY, Fix.EXPIRED):
             with _connected(host, port, proxy) as raw:
                 verified = _dated(raw, verified)
         yield verified
     except ProxyRefusedError as error:
         said = error.answer or "nothing that is HTTP"
-        yield CheckResult("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
+        yield CheckResult("port", "fail", f"the proxy answers: {said}", Fix.PROXY_REFUSES)
     except TimeoutError:
         yield CheckResult(
-            "port", "fail", f"port {port} does not answer within {TIMEOUT_S:.0f} s", FIXES["silent"]
+            "port", "fail", f"port {port} does not answer within {TIMEOUT_S:.0f} s", Fix.SILENT
         )
     except OSError:
-        yield CheckResult("port", "fail", f"port {port} refuses connections", FIXES["closed"])
+        yield CheckResult("port", "fail", f"port {port} refuses connections", Fix.CLOSED)
 
 
 def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socket:
@@ -122,15 +142,15 @@ def _named_server(raw: socket.socket, study: str, verified: CheckResult | None) 
     theirs = study_of(shown)
     if theirs and (verified is not None or theirs != study):
         finding = f"the server of the study '{theirs}' answers, and it is not this study's"
-        return CheckResult("TLS", "fail", finding, FIXES["another study"])
+        return CheckResult("TLS", "fail", finding, Fix.ANOTHER_STUDY)
     if verified is not None:
         return verified
     if theirs:
         finding = f"a server answers that calls itself one of '{theirs}'; activation verifies it"
         return CheckResult("TLS", "ok", finding)
     if shown:
-        return CheckResult("TLS", "fail", "no study's server answers", FIXES["wrong root"])
-    return CheckResult("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
+        return CheckResult("TLS", "fail", "no study's server answers", Fix.WRONG_ROOT)
+    return CheckResult("TLS", "fail", "what answers does not speak TLS", Fix.PROXY)
 
 
 def _dated(raw: socket.socket, verified: CheckResult) -> CheckResult:
@@ -151,7 +171,7 @@ def _looked_up(host: str, port: int) -> CheckResult:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return CheckResult("DNS", "fail", f"the name {host} cannot be looked up", FIXES["unknown"])
+        return CheckResult("DNS", "fail", f"the name {host} cannot be looked up", Fix.UNKNOWN)
     return CheckResult("DNS", "ok", f"{host} is {addresses[0][4][0]}")
 
 
@@ -161,7 +181,7 @@ def _through(proxy: ForwardProxy) -> CheckResult:
     try:
         socket.create_connection((proxy.host, proxy.port), timeout=TIMEOUT_S).close()
     except (OSError, UnicodeError):
-        return CheckResult("proxy", "fail", f"{named}, cannot be reached", FIXES["no proxy"])
+        return CheckResult("proxy", "fail", f"{named}, cannot be reached", Fix.NO_PROXY)
     return CheckResult("proxy", "ok", named)
 
 
@@ -184,7 +204,7 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
     if now < loaded.not_valid_before_utc:
         begins = f"{loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
         finding = f"it is not valid yet: it is from {begins} on, and {here}"
-        yield CheckResult("certificate", "fail", finding, FIXES["early"])
+        yield CheckResult("certificate", "fail", finding, Fix.EARLY)
     elif left < 0:
         finding = f"it expired on {until}, and {here}"
         yield CheckResult("certificate", "fail", finding, f"If the clock is right: {fix}")
@@ -204,31 +224,27 @@ def _tls(raw: socket.socket, host: str, key: Path, chain: Path) -> CheckResult:
             tls.settimeout(ACCEPTED_S)
             with suppress(TimeoutError):
                 if not tls.recv(1):
-                    return CheckResult(
-                        "TLS", "fail", "the server cuts the connection", FIXES["cut"]
-                    )
+                    return CheckResult("TLS", "fail", "the server cuts the connection", Fix.CUT)
             return CheckResult(
                 "TLS", "ok", f"{tls.version()}, the study's own certificate authority"
             )
     except ssl.SSLCertVerificationError as error:
         said, unknown = error.verify_message.lower(), "its certificate is not of the study's root"
-        return _fault(CERTIFICATE_CAUSES, said, unknown, "wrong root")
+        return _fault(CERTIFICATE_CAUSES, said, unknown, Fix.WRONG_ROOT)
     except ssl.SSLError as error:
         reason = error.reason or ""
-        return _fault(TLS_CAUSES, reason, f"the handshake failed ({reason.lower()})", "cut")
+        return _fault(TLS_CAUSES, reason, f"the handshake failed ({reason.lower()})", Fix.CUT)
     except TimeoutError:
-        return CheckResult("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
+        return CheckResult("TLS", "fail", "what answers does not speak TLS", Fix.PROXY)
     except OSError:
-        return CheckResult(
-            "TLS", "fail", "the connection was cut during the handshake", FIXES["cut"]
-        )
+        return CheckResult("TLS", "fail", "the connection was cut during the handshake", Fix.CUT)
 
 
-def _fault(causes: Causes, said: str, finding: str, cause: str) -> CheckResult:
+def _fault(causes: Causes, said: str, finding: str, cause: Fix) -> CheckResult:
     """The first of the causes that speaks of what was said, or another one."""
     named = ((what, why) for word, what, why in causes if word in said)
     finding, cause = next(named, (finding, cause))
-    return CheckResult("TLS", "fail", finding, FIXES[cause])
+    return CheckResult("TLS", "fail", finding, cause)
 
 
 def utc_now() -> datetime:
