@@ -42,7 +42,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14674,
     "audit": 1499,
-    "cli": 4585,
+    "cli": 4586,
     "deployment": 1897,
     "federation": 1806,
     "findings": 3954,
@@ -50,7 +50,7 @@ BUDGETS = {
     "pages": 267,
     "privacy": 5294,
     "program": 446,
-    "protocol": 5639,
+    "protocol": 5644,
     "questions": 5469,
     "results": 1486,
     "sites": 22589,

@@ -62,10 +62,12 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="open
     """What both holders of a round are about to be asked for its bits, by position.
 
     After a crash they are asked by the same bytes, and answer as before: they sign bits once.
+    ``received`` are the bytes of the round until then, by site.
     """
 
     number: int
     requests: dict[int, bytes]
+    received: dict[str, int]
 
 
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):

@@ -297,9 +297,10 @@ class Session:
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None
-        opening = self._resumed.opening
+        opening, before = self._resumed.opening, self._channel.bytes_received
         if secure is not None and opening is not None and opening.number == self._number:
             self._summed, self._cut_short = len(ask.participants), False
+            self._before.update(opening.received)
             return secure.opened(opening.requests)
         shares = self._shares(ask, declared, secure)
         # a round of secure tests that a crash may have cut short is begun anew
@@ -312,7 +313,9 @@ class Session:
                 total = self._total(declared, shares)
             else:
                 requests = secure.found(shares)
-                self._write(log.Opening(self._number, requests))
+                sent = self._channel.bytes_received
+                received = {name: sent[name] - before[name] for name in sent}
+                self._write(log.Opening(self._number, requests, received))
                 total = secure.opened(requests)
         self._summed = len(shares)
         return total
