@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
-from cipherdag.algorithms.parameters import grouped
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
@@ -204,6 +203,8 @@ def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str,
 
 def _say_what_is_not_protected(name: str, source: str) -> None:
     """Say in one line what a run as published gives away, on standard error."""
+    from cipherdag.algorithms.parameters import grouped
+
     if said("min_cell_size"):
         raise ParameterError(
             "--min-cell-size contradicts --as-published: no count is small there",

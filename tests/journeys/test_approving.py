@@ -440,13 +440,13 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     said = deployment.run("run", "--plan", file, code=3)
     assert "the session was opened before" in said
     # a plan that differs in anything is another one
-    file.write_text(file.read_text("utf-8").replace('"alpha": 0.02', '"alpha": 0.03'), "utf-8")
+    file.write_text(file.read_text("utf-8").replace('"alpha": 0.02', '"alpha": 0.05'), "utf-8")
     deployment.people = []
     said = deployment.run("run", "--plan", file, "--wait-for-approval", 0, code=3)
     assert "waits until a person" in said
     status = deployment.site("north", "status")
     assert f"What differs from before: run {plan.session.hex()[:8]} of " in status
-    assert "alpha was 0.02, now 0.03." in status
+    assert "alpha was 0.02, now 0.05." in status
     details = deployment.site("north", "status", "--details")
     assert f"Compared with run {plan.session.hex()[:8]} of " in details
 

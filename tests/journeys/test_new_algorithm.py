@@ -36,7 +36,7 @@ def test_the_command_line_runs_repeats_and_reports_it(house):
     report = json.loads((house / "first" / "result.json").read_text("utf-8"))
     assert {tuple(sorted((e["from"], e["to"]))) for e in report["edges"]} == TREE
     page = (house / "first" / "report.html").read_text("utf-8")
-    assert "The means and covariances of all sites&#39; rows together" in page
+    assert "means and covariances of numbers" in page.lower()
     code, said = run(house, "-m", "cipherdag", "repeat", "first", "--out", "second")
     assert code == 0, said
     again = json.loads((house / "second" / "result.json").read_text("utf-8"))

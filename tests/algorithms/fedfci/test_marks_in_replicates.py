@@ -128,7 +128,7 @@ def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):
     assert "Consensus, the marks that at least 50% of 10 replicates have" in "\n".join(
         result.lines()
     )
-    assert "once more for each of 10 replicates" in page.texts["body"]
+    assert "rows that each site drew anew" in page.texts["body"]
     assert page.column("edge-table", "Strength")
 
 

@@ -292,7 +292,7 @@ def test_result_tells_the_confidence_everywhere(tmp_path):
     assert CausalGraph.from_csv(edges, nodes=result.finding.graph.nodes) == result.finding.graph
     page = (folder / "report.html").read_text("utf-8")
     assert "Strength is the share of replicates" in page
-    assert "once more for each of 10 replicates" in page
+    assert "rows that each site drew anew" in page
     plain = federation.run(FedPC(evidence="vote"))
     assert plain.table("confidence").empty
     assert "bootstrap" not in plain.finding.details
