@@ -40,7 +40,7 @@ LIMITS = {
     "lines of the longest function": 70,
 }
 BUDGETS = {
-    "algorithms": 14674,
+    "algorithms": 14671,
     "audit": 1499,
     "cli": 4586,
     "deployment": 1897,
@@ -50,7 +50,7 @@ BUDGETS = {
     "pages": 267,
     "privacy": 5294,
     "program": 446,
-    "protocol": 5644,
+    "protocol": 5646,
     "questions": 5469,
     "results": 1486,
     "sites": 22589,

@@ -216,11 +216,11 @@ def parameters_of(algorithm: type) -> Mapping[str, Parameter]:
 @cache
 def options_of(algorithm: type) -> Mapping[str, Parameter]:
     """The parameters of an algorithm's class by name, with settings each by itself."""
-    found: dict[str, Parameter] = {}
+    options: dict[str, Parameter] = {}
     for name, parameter in parameters_of(algorithm).items():
         parts = parameter.parts or {name: parameter}
-        found |= {key: replace(own, preset=parameter.preset) for key, own in parts.items()}
-    return found
+        options |= {key: replace(part, preset=parameter.preset) for key, part in parts.items()}
+    return options
 
 
 def flattened(algorithm: type, values: Mapping[str, Any]) -> dict[str, Any]:

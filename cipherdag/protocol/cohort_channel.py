@@ -87,6 +87,10 @@ class CohortChannel:
         """Bytes that came from each site so far, by name."""
         return {self._cohort[position].name: count for position, count in self._bytes.items()}
 
+    def bytes_since(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Bytes that came from each site since `bytes_received` was that."""
+        return {name: count - before[name] for name, count in self.bytes_received.items()}
+
     def exchange(
         self, operation: Topic, bodies: Mapping[int, Body], kind: type[Reply]
     ) -> Replies[Reply]:

@@ -225,7 +225,6 @@ class Session:
             pass
         values, self._previous = opened.values, pack(opened.content)
         self._sums = digest(b"sums", self._sums, opened.content)
-        sent = self._channel.bytes_received
         reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
         report = RoundReport(
             number=self._rounds_before + self._number,
@@ -233,7 +232,7 @@ class Session:
             label=question.label,
             values=len(values),
             seconds=time.perf_counter() - started,
-            bytes_sent_per_site={name: sent[name] - before[name] for name in sent},
+            bytes_sent_per_site=self._channel.bytes_since(before),
             n_sites=self._summed,
             n_cohort=len(self._plan.cohort),
             aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
@@ -301,7 +300,8 @@ class Session:
         if secure is not None and opening is not None and opening.number == self._number:
             self._summed, self._cut_short = len(ask.participants), False
             self._before.update(opening.received)
-            return secure.opened(opening.requests)
+            with self.attributed():
+                return secure.opened(opening.requests)
         shares = self._shares(ask, declared, secure)
         # a round of secure tests that a crash may have cut short is begun anew
         begun_anew, self._cut_short = self._cut_short and secure is not None, False
@@ -313,9 +313,7 @@ class Session:
                 total = self._total(declared, shares)
             else:
                 requests = secure.found(shares)
-                sent = self._channel.bytes_received
-                received = {name: sent[name] - before[name] for name in sent}
-                self._write(log.Opening(self._number, requests, received))
+                self._write(log.Opening(self._number, requests, self._channel.bytes_since(before)))
                 total = secure.opened(requests)
         self._summed = len(shares)
         return total

@@ -33,7 +33,7 @@ from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
-"""P-values that bits tell apart: the same in every run, so that no two runs tell more."""
+"""Levels at which p-values are compared by bits: the same in every run, so no two tell more."""
 NAMED = 3
 """Independences that a warning names."""
 LIMITS = (
