@@ -1,7 +1,8 @@
 """What every test costs in processor seconds, and which ones `make test` leaves to `make test-all`.
 
 `pytest --record-durations` writes `tests/durations.json`: seconds of this process and of children
-it waited for, and which tests start processes. A fixture of a module or session is paid in equal
+it waited for, and which tests start processes. A slow or busy machine takes more seconds for the
+same test, so they are divided by what a loop of additions takes there and then. A fixture of a module or session is paid in equal
 parts by the tests that ask for it. Markers are set from that file when tests are collected:
 `slow`, `process`, and `law` where the fast run takes fewer examples than the test asks for.
 A test that nobody measured counts as fast.
@@ -14,9 +15,10 @@ import random
 import resource
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 import pytest
 from hypothesis import settings
@@ -29,6 +31,8 @@ FILE = ROOT / "tests" / "durations.json"
 BOUND_S = 0.25
 WRITTEN_FROM_S = 0.1
 FAST_EXAMPLES = 15
+ADDED, ADDED_S = range(50_000), 0.0011
+"""The loop of additions, and its seconds on the machine of the bounds."""
 SETTINGS = "_hypothesis_internal_use_settings"
 COLLECTED = pytest.StashKey[list]()
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
@@ -107,12 +111,21 @@ def seconds():
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+def pace():
+    """How many times as long as the machine of the bounds this one takes at this moment."""
+    before = time.process_time()
+    for _ in ADDED:
+        before += 0.0
+    return (time.process_time() - before) / ADDED_S
+
+
 class Recorder:
     """Measures tests where they run, and writes the file where reports come together."""
 
     def __init__(self, config):
         self.config, self.started, self.shared = config, 0, []
         self.tests, self.fixtures = {}, defaultdict(list)
+        self.paces = deque(maxlen=25)
         if not hasattr(config, "workerinput"):
             self.whole = not (config.option.markexpr or config.option.keyword)
         sys.addaudithook(self._count)
@@ -120,12 +133,16 @@ class Recorder:
     def _count(self, event, _):
         self.started += event in STARTS
 
+    def paced(self, spent):
+        return spent / median(self.paces)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
+        self.paces.append(pace())
         before, started, self.shared = seconds(), self.started, []
         item.user_properties.append(("cost", cost := {}))
         self.finish = lambda: cost.update(
-            own=seconds() - before - sum(spent for _, spent, _ in self.shared),
+            own=self.paced(seconds() - before) - sum(spent for _, spent, _ in self.shared),
             processes=self.started - started,
             set_up=self.shared,
             uses=shared_by(item),
@@ -140,7 +157,8 @@ class Recorder:
         try:
             return (yield)
         finally:
-            spent = seconds() - before - sum(inner for _, inner, _ in self.shared[within:])
+            spent = self.paced(seconds() - before)
+            spent -= sum(inner for _, inner, _ in self.shared[within:])
             index = request.param_index
             self.shared.append((key(fixturedef, index), spent, self.started - started))
 
