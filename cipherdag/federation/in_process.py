@@ -311,13 +311,13 @@ class SharedReading:
         return content
 
     def _batch_of(
-        self, session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes
+        self, session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes, names: bytes
     ) -> Batch:
         """Compute `batch_of`, or return the batch of the identical question, asked alike."""
         asked, last = (session, roles, ask, sums), self._batch
         if last is not None and last[0] is question and last[1] == asked:
             return last[2]
-        batch = batch_of(session, roles, ask, question, sums)
+        batch = batch_of(session, roles, ask, question, sums, names)
         self._batch = question, asked, batch
         return batch
 

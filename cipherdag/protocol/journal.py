@@ -40,7 +40,10 @@ class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="star
 
 
 class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
-    """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals."""
+    """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals.
+
+    ``rows`` are the sites' digests of their rows.
+    """
 
     transcript: bytes
     n_variables: int
@@ -48,14 +51,19 @@ class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
     labels: tuple[int, ...] = ()
     beacon: bytes = b""
     relations: tuple[Relation[int], ...] = ()
+    rows: tuple[bytes, ...] = ()
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
-    """A round ended without a sum: positions of sites that go on, and who left since the last."""
+    """A round ended without a sum: positions of sites that go on, and who left since the last.
+
+    ``known`` are bits of its question that sites had found before, for the next round.
+    """
 
     number: int
     present: tuple[int, ...]
     left: tuple[DropOut, ...] = ()
+    known: tuple[bytes, ...] = ()
 
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opening"):

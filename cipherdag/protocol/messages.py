@@ -67,7 +67,9 @@ class Ask(Body, frozen=True):
         step: Which question of the plan; that of the round before, where it was given up.
         content: `content_digest` of the question as the coordinator derived it.
         previous: The sum opened last, as `wire.pack` has it, or the verdicts found in its place;
-            empty for the first step, and where the round before was given up.
+            empty for the first step, where the round before was given up, and where all bits of it
+            were known.
+        known: Bits of the question that were found before, each an encoded `asked.Line`.
     """
 
     number: int
@@ -75,6 +77,7 @@ class Ask(Body, frozen=True):
     step: int
     content: bytes
     previous: bytes = b""
+    known: tuple[bytes, ...] = ()
 
 
 class Share(Body, frozen=True):
@@ -87,12 +90,15 @@ class Share(Body, frozen=True):
             no site may leave.
         tags: Its word on the digest for each. A coordinator that asked the sites different
             questions cannot collect tags on one digest.
+        found: In place of an answer: bits of the question that this site knows, and that the
+            request did not hold, each an encoded `asked.Line`.
     """
 
     digest: bytes
     share: bytes
     escrow: tuple[bytes, ...]
     tags: tuple[bytes, ...]
+    found: tuple[bytes, ...] = ()
 
 
 class RoundRequest(Body, frozen=True):

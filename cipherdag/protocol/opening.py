@@ -24,14 +24,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
 from cipherdag.errors import (
+    CipherdagError,
     ResultMismatchError,
     SessionLostError,
     ShareError,
+    SiteNotReadyError,
     SiteUnreachableError,
 )
 from cipherdag.privacy.aggregation import Aggregate, Declaration
@@ -43,8 +45,10 @@ from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.relay import Relay
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.sums import CoordinatorAggregation
+from cipherdag.protocol.asked import Answers, Context, Recall, encoded
 from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.messages import (
+    Ask,
     Closed,
     Open,
     Opened,
@@ -58,6 +62,7 @@ from cipherdag.protocol.messages import (
     Verb,
 )
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.secure_tests import batch_of
 
 
 def check_share(share: Share, others: int) -> None:
@@ -209,6 +214,10 @@ RESUME: Final = (
     "If it comes back and was not restarted, go on by `cipherdag coordinator run --resume`; else "
     "start a new run. Roles of the same sites stay the same: a study without it has others."
 )
+HALF: Final = (
+    "If the run that found them can go on, resume it. Else restore asked.jsonl there; without it "
+    "these tests cannot be asked again of the same rows."
+)
 DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never written down."
 
 
@@ -220,46 +229,103 @@ class SecureRound:
         channel: Carries the messages.
         plan: The plan.
         digest: Of the question, as the sites have it.
-        batch: What is asked of whom.
+        number: The round.
+        context: What it is bound to.
+        recall: What is known of the question's bits.
         seat: The dealer's part, where the coordinator deals.
     """
 
     channel: CohortChannel
     plan: Plan
     digest: bytes
-    batch: Batch
+    number: int
+    context: Context
+    recall: Recall
+    _batch: Batch | None
     seat: Seat | None
 
     @classmethod
     def begun(
-        cls, channel: CohortChannel, plan: Plan, digest_: bytes, batch: Batch, party: Party | None
+        cls,
+        channel: CohortChannel,
+        plan: Plan,
+        digest_: bytes,
+        context: Context,
+        recall: Recall,
+        ask: Ask,
+        sums: bytes,
+        party: Party | None,
     ) -> SecureRound:
         """A round that the coordinator takes its own part in, if it has one.
 
         Raises:
             SessionLostError: It deals, and was restarted.
         """
-        if batch.roles.dealer != COORDINATOR:
-            return cls(channel, plan, digest_, batch, None)
-        if party is None:
-            raise SessionLostError(
-                "the coordinator, which deals for two sites, was restarted", remedy=DEALT_ANEW
-            )
-        return cls(channel, plan, digest_, batch, party.begin(batch))
+        batch = seat = None
+        if recall.rest is not None:
+            bound = context.session, context.roles
+            batch = batch_of(*bound, ask, recall.rest, sums, recall.names)
+            if batch.roles.dealer == COORDINATOR:
+                if party is None:
+                    raise SessionLostError(
+                        "the coordinator, which deals for two sites, was restarted",
+                        remedy=DEALT_ANEW,
+                    )
+                seat = party.begin(batch)
+        return cls(channel, plan, digest_, ask.number, context, recall, batch, seat)
+
+    @property
+    def batch(self) -> Batch:
+        """What is asked of whom, where not all bits are known."""
+        return cast("Batch", self._batch)
 
     def check(self, position: int, share: Share) -> None:
         """Raise ShareError unless a site sent its parts, of the right lengths, and no more."""
         if share.escrow or share.tags:
             raise ShareError("it sent more than its parts of the secure tests")
-        self._relay.check(position, share.share)
+        if share.found or self.recall.rest is None:
+            if share.share:
+                raise ShareError("it sent parts of secure tests that were answered before")
+        else:
+            self._relay.check(position, share.share)
+
+    def known(self, shares: Mapping[int, Share]) -> tuple[bytes, ...]:
+        """All bits that were found before, if sites sent some in place of their parts; else none.
+
+        Raises:
+            MalformedMessageError, ForgedSumError: A site sent what is not signed for these rows.
+            SiteNotReadyError: One holder alone kept what both signed.
+        """
+        if not any(share.found for share in shares.values()):
+            return ()
+        answers = Answers(self.context)
+        answers.add(self.recall.told)
+        for position, share in shares.items():
+            try:
+                answers.add(share.found)
+            except CipherdagError as error:
+                error.site = self.plan.names[position]
+                raise
+        for holder, index in zip(self.context.roles.holders, range(2), strict=True):
+            if not all(line.signatures[index] for line in answers.lines):
+                raise SiteNotReadyError(
+                    "it does not have bits that the other holder signed before",
+                    site=self.plan.names[holder],
+                    remedy=HALF,
+                )
+        return encoded(answers.lines)
+
+    @property
+    def recalled(self) -> Aggregate:
+        """The verdicts where all of them are known, and nothing that sites read."""
+        return Aggregate(values=self.recall.values(np.zeros(0)), content=b"")
 
     def require(self, failures: Mapping[int, str], what: str) -> None:
         """Raise SiteUnreachableError where a site with a role did not answer; it names the role."""
-        for position in (site for site in self.batch.roles.sites if site in failures):
-            role = self.batch.role_of(position)
+        for position in (site for site in self.context.roles.sites if site in failures):
             raise SiteUnreachableError(
-                f"it is the {role} of the secure tests and did not answer round "
-                f"{self.batch.attempt}, {what} ({failures[position]})",
+                f"it is the {self.context.roles.of(position)} of the secure tests and did not "
+                f"answer round {self.number}, {what} ({failures[position]})",
                 site=self.plan.cohort[position].name,
                 remedy=RESUME,
             )
@@ -294,9 +360,10 @@ class SecureRound:
         """
         content = self._relay.combine(self._asked("open", dict(requests)))
         identities = [member.identity for member in self.plan.cohort]
-        first, second = self.batch.roles.holders
+        first, second = self.context.roles.holders
         bits = read_verdicts(content, self.batch, (identities[first], identities[second]))
-        return Aggregate(values=bits.astype(np.float64), content=content)
+        values = self.recall.values(bits.astype(np.float64))
+        return Aggregate(values=values, content=content)
 
     @property
     def _relay(self) -> Relay:

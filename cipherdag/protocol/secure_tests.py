@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +19,7 @@ from cipherdag.privacy.mpc.messages import ReadVerdicts, Verdicts, most_bytes
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, digest, unpack
+from cipherdag.protocol.asked import Context, secure_question
 from cipherdag.protocol.messages import Ask, Secure, Secured
 from cipherdag.protocol.plan import Plan
 from cipherdag.questions.question import Question
@@ -26,12 +28,24 @@ MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 """Of one batch: a holder is sent them with its share of the masked sums."""
 
 
-def session_of(plan: Plan, transcript: bytes) -> bytes:
-    """The digest of a plan and all keys that a run's secure tests are bound to, 32 bytes."""
-    return digest(b"secure tests", plan.digest, transcript)
+def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes]) -> Context:
+    """What a run's secure tests are bound to, and the bits that were found before.
+
+    Args:
+        plan: The plan.
+        transcript: Digest of all keys.
+        roles: Who has which role.
+        rows: Every site's digest of its rows; empty where one keeps none.
+    """
+    about = digest(b"rows", plan.cohort_digest, *rows) if all(rows) else b""
+    run = digest(b"run", plan.digest, transcript)
+    identities = [member.identity for member in plan.cohort]
+    return Context(about, run, roles, identities, plan.names)
 
 
-def batch_of(session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes) -> Batch:
+def batch_of(
+    session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes, names: bytes = b""
+) -> Batch:
     """One attempt at a question, as every party derives it.
 
     A question is that of the plan after all that was opened before; an attempt is a round.
@@ -42,11 +56,12 @@ def batch_of(session: bytes, roles: Roles, ask: Ask, question: Question, sums: b
         ask: The request.
         question: What is asked.
         sums: Digest of all sums and verdicts before.
+        names: The names of its bits, where a record is kept.
 
     Raises:
         ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.
     """
-    asked = digest(b"secure question", ask.content, sums)
+    asked = secure_question(ask.content, sums, names)
     predicates = question.predicates(len(ask.participants))
     batch = Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
     if batch.dealt_bytes > MOST_DEALT_BYTES:
@@ -61,11 +76,11 @@ class SecureTests:
     """A site's part in the secure tests of a run.
 
     Attributes:
-        roles: Who has which role.
+        context: What they are bound to.
         party: This site, with its keys.
     """
 
-    roles: Roles
+    context: Context
     party: Party = field(repr=False)
 
     def verdicts(

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
+    CohortError,
     InconsistentQuestionError,
     KeyAgreementError,
     OutputError,
@@ -30,11 +31,13 @@ from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.privacy.wire import Body, digest, pack
 from cipherdag.protocol import journal as log
+from cipherdag.protocol.asked import Context, Recall, recalled
 from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
@@ -56,7 +59,7 @@ from cipherdag.protocol.progress import (
     Watcher,
     attributed_to_round,
 )
-from cipherdag.protocol.secure_tests import batch_of, session_of
+from cipherdag.protocol.secure_tests import context_of
 from cipherdag.protocol.set_up import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.states import IN_ROUNDS
 from cipherdag.questions.presence import Presence
@@ -107,6 +110,8 @@ class Session:
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
+        self._known: tuple[bytes, ...] = ()
+        self._context: Context | None = None
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
@@ -168,6 +173,7 @@ class Session:
             self._aggregation = protection.coordinator()
             self._before.update(opened.received)
             self._opened = opened
+            self._bind(opened.rows)
             return opened.n_variables
         if self._resumed.started is None:
             # once: while people have not approved it, the set-up is tried again and again
@@ -178,6 +184,7 @@ class Session:
         self._graph = graph_of(self._plan, self._beacon)
         self._aggregation = protection.coordinator()
         self._party = coordinator_party(self._plan, agreed)
+        self._bind(agreed.rows)
         ready = agreed.ready
         for member, reply in zip(self._plan.cohort, ready, strict=True):
             if reply != ready[0]:
@@ -189,9 +196,15 @@ class Session:
             received=self._channel.bytes_received,
             labels=ready[0].labels,
             relations=ready[0].relations,
+            rows=agreed.rows,
         )
         self._write(self._opened)
         return ready[0].n_variables
+
+    def _bind(self, rows: tuple[bytes, ...]) -> None:
+        if len(self._plan.cohort) >= TWO_SITES:
+            roles = roles_of(self._plan, self._beacon)
+            self._context = context_of(self._plan, self._transcript, roles, rows)
 
     @property
     def n_summed(self) -> int:
@@ -223,8 +236,10 @@ class Session:
             self._progress.asked(self._rounds_before + self._number + 1, question, shown)
         while (opened := self._attempt(question, content)) is None:
             pass
-        values, self._previous = opened.values, pack(opened.content)
-        self._sums = digest(b"sums", self._sums, opened.content)
+        told = self._known
+        values, self._known = opened.values, ()
+        self._previous = pack(opened.content) if opened.content else b""
+        self._sums = digest(b"sums", self._sums, recalled(told, opened.content))
         reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
         report = RoundReport(
             number=self._rounds_before + self._number,
@@ -257,14 +272,16 @@ class Session:
         while (ended := self._resumed.next_ended()) is not None:
             self._present = self._covered = ended.present
             if isinstance(ended, log.GivenUp):
-                self._number, self._previous = ended.number, b""
+                self._number, self._previous, self._known = ended.number, b"", ended.known
                 self._dropouts.all += ended.left
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
             self._number, self._previous = ended.report.number, ended.opened
             self._summed = ended.report.n_sites
-            self._sums = digest(b"sums", self._sums, zlib.decompress(ended.opened))
+            opened = zlib.decompress(ended.opened) if ended.opened else b""
+            self._sums = digest(b"sums", self._sums, recalled(self._known, opened))
+            self._known = ()
             before = self._dropouts.all
             before += [left for left in ended.report.left if left not in before]
             self._reports.append(ended.report)
@@ -291,7 +308,7 @@ class Session:
         """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
         self._require(self._present, "share")
-        ask = Ask(self._number, self._present, self._step, content, self._previous)
+        ask = Ask(self._number, self._present, self._step, content, self._previous, self._known)
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
@@ -311,6 +328,11 @@ class Session:
         with self.attributed():
             if secure is None:
                 total = self._total(declared, shares)
+            elif known := secure.known(shares):
+                self._give_up(self._present, known)
+                return None
+            elif secure.recall.rest is None:
+                total = secure.recalled
             else:
                 requests = secure.found(shares)
                 self._write(log.Opening(self._number, requests, self._channel.bytes_since(before)))
@@ -329,9 +351,11 @@ class Session:
         return total
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
-        bound = session_of(self._plan, self._transcript), roles_of(self._plan, self._beacon)
-        batch = batch_of(*bound, ask, question, self._sums)
-        return SecureRound.begun(self._channel, self._plan, bound_to, batch, self._party)
+        if self._context is None:
+            raise CohortError("secure tests need two sites")
+        recall = Recall.of(question, self._context, ask.known, ask.participants)
+        about = self._channel, self._plan, bound_to, self._context, recall
+        return SecureRound.begun(*about, ask, self._sums, self._party)
 
     def _shares(
         self, ask: Ask, declared: Declaration, secure: SecureRound | None
@@ -359,12 +383,12 @@ class Session:
             secure.require(replies.failures, "share")
         return replies.bodies
 
-    def _give_up(self, present: tuple[int, ...]) -> None:
+    def _give_up(self, present: tuple[int, ...], known: tuple[bytes, ...] = ()) -> None:
         """Nothing of this round was opened, so the question is asked again, of those present."""
         self._require(present, "share")
-        self._present, self._previous = present, b""
+        self._present, self._previous, self._known = present, b"", known
         left = tuple(each for each in self._dropouts.all if each.round == self._number)
-        self._write(log.GivenUp(self._number, present, left))
+        self._write(log.GivenUp(self._number, present, left, known))
 
     def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
         self._dropouts.record(position, self._number, step, reason, in_sum=in_sum)

@@ -18,7 +18,7 @@ from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.wire import Body, digest
 from cipherdag.protocol.messages import Topic
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.secure_tests import session_of
+from cipherdag.protocol.secure_tests import context_of
 from cipherdag.protocol.set_up_messages import (
     Chance,
     Chances,
@@ -50,11 +50,13 @@ class Exchange(Protocol):
 class Agreed:
     """The coordinator's outcome of a set-up, and what each site said in the end.
 
-    ``keys`` are those that it deals by, with each of two sites.
+    ``rows`` are their digests of their rows, and ``keys`` those that the coordinator deals by, with
+    each of two sites.
     """
 
     transcript: bytes
     beacon: bytes
+    rows: tuple[bytes, ...]
     ready: list[Ready]
     keys: dict[int, PairKey] = field(default_factory=dict, repr=False)
 
@@ -86,7 +88,7 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
         plan, [offer.commitment for offer in offers], [seal.chance for seal in seals]
     )
     ready, _ = exchange("sealed", Sealed(envelopes=raw), Ready)
-    return Agreed(transcript, beacon, ready, keys)
+    return Agreed(transcript, beacon, tuple(offer.rows for offer in offers), ready, keys)
 
 
 def graph_of(plan: Plan, beacon: bytes) -> KeyGraph:
@@ -105,9 +107,8 @@ def coordinator_party(plan: Plan, agreed: Agreed) -> Party | None:
     """The coordinator as the dealer of two sites; None for others."""
     if not agreed.keys:
         return None
-    session, roles = session_of(plan, agreed.transcript), roles_of(plan, agreed.beacon)
-    names = [member.name for member in plan.cohort]
-    return Party(session, COORDINATOR, agreed.keys, roles, names)
+    context = context_of(plan, agreed.transcript, roles_of(plan, agreed.beacon), agreed.rows)
+    return Party(context.session, COORDINATOR, agreed.keys, context.roles, plan.names)
 
 
 def _dealt_by(
@@ -150,7 +151,7 @@ def _set_up_sparse(
     links, _ = exchange("chances", Chances(envelopes=raw), Links)
     graph, roles = graph_of(plan, beacon), roles_of(plan, beacon)
     ready, _ = exchange("linked", relayed(plan, links, graph, roles), Ready)
-    return Agreed(transcript, beacon, ready)
+    return Agreed(transcript, beacon, tuple(offer.rows for offer in offers), ready)
 
 
 def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) -> dict[int, Linked]:

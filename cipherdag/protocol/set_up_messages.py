@@ -47,7 +47,8 @@ class Offer(Body, frozen=True, omit_defaults=True):
     """A site's ephemeral public keys for one session, bound to the plan it saw.
 
     ``commitment`` is the digest of a number that it tells once all have committed.
-    ``memory`` is what it remembers of others' ledgers, an encoded `Memory`.
+    ``memory`` is what it remembers of others' ledgers, an encoded `Memory`, and ``rows`` the keyed
+    digest of its rows; empty of a site that keeps no record of what was asked.
     """
 
     plan_digest: bytes
@@ -55,6 +56,7 @@ class Offer(Body, frozen=True, omit_defaults=True):
     mlkem: bytes
     commitment: bytes
     memory: bytes = b""
+    rows: bytes = b""
 
 
 class DealerKeys(Body, frozen=True):

@@ -95,9 +95,9 @@ def test_each_site_holds_the_keys_of_its_neighbours_alone(graph):
         assert set(rounds.keys.aggregation._masks._pair_keys) == near
         assert set(rounds.keys.agreement._keys) == near
         others = set(lie.everyone) - {position}
-        whole = position in rounds.keys.secure_tests.roles.sites
+        whole = position in rounds.keys.secure_tests.context.roles.sites
         assert set(rounds.keys.secure_tests.party._keys) == (
-            others if whole else set(rounds.keys.secure_tests.roles.sites)
+            others if whole else set(rounds.keys.secure_tests.context.roles.sites)
         )
         assert len(lie.shares[position].tags) == len(lie.shares[position].escrow) == own
 

@@ -205,7 +205,7 @@ def test_roles_are_the_same_in_every_round_and_at_every_party():
     for number in range(3):
         ward.session.ask(asking(6, 0.01 + number * 1e-6))
         for runtime in ward.runtimes.values():
-            assert runtime._current.rounds.keys.secure_tests.roles == roles(ward)
+            assert runtime._current.rounds.keys.secure_tests.context.roles == roles(ward)
 
 
 # two sites: the coordinator deals by a key of its own

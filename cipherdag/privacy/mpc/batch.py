@@ -81,12 +81,42 @@ class Roles:
         dealer, *twin, first, second = order
         return cls(dealer, twin[0] if twin else None, (first, second))
 
+    def of(self, position: int) -> str:
+        """The role of a party: dealer, twin, holder, site, or coordinator that deals."""
+        dealer = "coordinator" if self.dealer == COORDINATOR else "dealer"
+        named: dict[int | None, str] = {self.twin: "twin", self.dealer: dealer}
+        return (named | dict.fromkeys(self.holders, "holder")).get(position, "site")
+
     @property
     def sites(self) -> tuple[int, ...]:
         """Positions of all sites with a role."""
         dealer = () if self.dealer == COORDINATOR else (self.dealer,)
         twin = () if self.twin is None else (self.twin,)
         return (*dealer, *twin, *self.holders)
+
+
+def batch_digest(
+    session: bytes,
+    question: bytes,
+    number: int,
+    attempt: int,
+    sites: Sequence[int],
+    roles: Roles,
+    compared: bytes,
+) -> bytes:
+    """The digest of a batch with these attributes, 32 bytes; ``compared`` is that of its tests.
+
+    Raises:
+        ParameterError: A number or position does not fit 32 bits.
+    """
+    twin = _NO_TWIN if roles.twin is None else roles.twin
+    try:
+        said = _LAYOUT.pack(_VERSION, number, attempt, roles.dealer, twin, *roles.holders)
+        positions = b"".join(site.to_bytes(4, "big") for site in sites)
+    except (struct.error, OverflowError):
+        raise ParameterError("numbers of questions, attempts and sites fit 32 bits") from None
+    parts = said, session, question, positions, compared
+    return hashlib.sha256(transcript(b"cipherdag secure tests", *parts)).digest()
 
 
 @dataclass(frozen=True)
@@ -135,22 +165,20 @@ class Batch:
         Raises:
             CohortError: It takes no part.
         """
-        if position == COORDINATOR and self.roles.dealer == COORDINATOR:
-            return "coordinator"
-        if position not in self.sites:
+        if position not in self.sites and position != self.roles.dealer:
             raise CohortError("this party takes no part in the secure tests")
-        named = {self.roles.dealer: "dealer", self.roles.twin: "twin"}
-        return (named | dict.fromkeys(self.roles.holders, "holder")).get(position, "site")
+        return self.roles.of(position)
+
+    @cached_property
+    def compared(self) -> bytes:
+        """The digest of the tests, 32 bytes."""
+        return predicates_digest(self.predicates)
 
     @cached_property
     def digest(self) -> bytes:
         """The digest that every key, seal and signature of the batch is bound to, 32 bytes."""
-        roles = self.roles
-        twin = _NO_TWIN if roles.twin is None else roles.twin
-        said = _LAYOUT.pack(_VERSION, self.number, self.attempt, roles.dealer, twin, *roles.holders)
-        sites = b"".join(site.to_bytes(4, "big") for site in self.sites)
-        parts = said, self.session, self.question, sites, predicates_digest(self.predicates)
-        return hashlib.sha256(transcript(b"cipherdag secure tests", *parts)).digest()
+        about = self.session, self.question, self.number, self.attempt, self.sites, self.roles
+        return batch_digest(*about, self.compared)
 
     @cached_property
     def widths(self) -> IntegerVector:

@@ -20,7 +20,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -157,6 +157,24 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
         raise MalformedMessageError("there are bits beyond the last secure test")
 
 
+def check_signatures(
+    batch: bytes, bits: bytes, dealt: bytes, signed: Iterable[tuple[bytes, bytes]]
+) -> None:
+    """Raise ForgedSumError unless each key, with its signature, signed the bits of a batch.
+
+    The batch is given by its digest.
+    """
+    for public, signature in signed:
+        try:
+            if len(signature) != SIGNATURE_BYTES:
+                raise SignatureError("the signature is cut short or too long")
+            verify(public, signature, _DOMAIN, batch, bits, dealt)
+        except CipherdagError as error:
+            raise ForgedSumError(
+                f"the bits of secure tests are not what both holders found: {error.message}"
+            ) from None
+
+
 def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
@@ -168,15 +186,8 @@ def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) ->
     """
     said = decode(content, Verdicts, most_bytes(batch, Verdicts))
     check_signed(batch, said)
-    for public, signature in zip(holders, said.signatures, strict=True):
-        try:
-            if len(signature) != SIGNATURE_BYTES:
-                raise SignatureError("the signature is cut short or too long")
-            verify(public, signature, _DOMAIN, batch.digest, said.bits, said.dealt)
-        except CipherdagError as error:
-            raise ForgedSumError(
-                f"the bits of secure tests are not what both holders found: {error.message}"
-            ) from None
+    signed = zip(holders, said.signatures, strict=True)
+    check_signatures(batch.digest, said.bits, said.dealt, signed)
     packed = np.frombuffer(said.bits, dtype=np.uint8)
     return np.unpackbits(packed, count=batch.predicates.n_tests).astype(bool)
 

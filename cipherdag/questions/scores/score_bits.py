@@ -58,7 +58,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     Attributes:
         question: The tests.
-        levels: Of every test, descending.
+        levels: Of every test, descending; none where only ``able`` is asked.
         able: Of how many tests, the first ones, to ask whether they can be done.
     """
 
@@ -70,7 +70,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     def __post_init__(self) -> None:
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)
-        if not 1 <= len(self.levels) <= MOST_LEVELS or not falling:
+        if not (not self.able) <= len(self.levels) <= MOST_LEVELS or not falling:
             raise ValueError(f"there are 1 to {MOST_LEVELS} levels, which fall")
         if not all(LEAST_LEVEL <= level < 1.0 for level in self.levels):
             raise ValueError(f"levels lie between {LEAST_LEVEL:g} and 1")
@@ -79,14 +79,15 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     @property
     def label(self) -> str:
-        several, first = len(self.levels) > 1, self.levels[0]
+        several, first = len(self.levels) > 1, self._compared[0]
         at = f", at {len(self.levels)} levels" if several else f", at level {first:g}"
         return f"{self.question.label}{at if several or first > LARGEST_USUAL_LEVEL else ''}"
 
     @property
     def _bits(self) -> tuple[Disclosure, ...]:
-        decided = Quantity.LEVELS if len(self.levels) > 1 else decision_at(self.levels[0])
-        return bits(decided, *(Quantity.ABLE,) * bool(self.able))
+        several = len(self.levels) > 1
+        decided = (Quantity.LEVELS,) if several else map(decision_at, self.levels)
+        return bits(*decided, *(Quantity.ABLE,) * bool(self.able))
 
     @property
     def n_verdicts(self) -> int:
@@ -106,7 +107,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         """
         sums = self.question.read(answer)
         spreads = self.question.spreads(sums)
-        parts = [form_threshold(sums.means, spreads, form_level(each)) for each in self.levels]
+        parts = [form_threshold(sums.means, spreads, form_level(each)) for each in self._compared]
         steps = [
             np.rint(np.ldexp(sums.scores, self._grid[self.question.owner])),
             *(np.ceil(np.ldexp(part, 2 * self._grid)) for part in parts),
@@ -117,7 +118,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     def predicates(self, n_sites: int) -> Predicates:
         """The tests as comparisons of sums over so many sites."""
-        question, n_levels = self.question, len(self.levels)
+        question, n_levels = self.question, len(self._compared)
         done, count = question.sizes > 0, int(question.sizes.sum())
         n_tests, tested = len(done), np.flatnonzero(done)
         sizes = np.where(done, 2, 1)
@@ -142,18 +143,21 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
             constants.append(constant)
         if self.able:
             # whether any site's part of the first level's threshold is above 0
-            able = np.arange(self.able)
-            linear.append(
-                np.column_stack([n_levels * int(sizes.sum()) + able, count + able, able * 0 + 1])
-            )
+            able, beyond = np.arange(self.able), len(self.levels) * int(sizes.sum())
+            linear.append(np.column_stack([beyond + able, count + able, able * 0 + 1]))
             constants.append(np.zeros(self.able, dtype=np.int64))
         return Predicates(
             *self._bounds(n_sites),
-            np.concatenate([np.tile(sizes, n_levels), np.ones(self.able, dtype=np.int64)]),
-            _in_order(quadratic),
+            np.concatenate([*[sizes] * len(self.levels), np.ones(self.able, dtype=np.int64)]),
+            _in_order([np.zeros((0, 4), dtype=np.int64), *quadratic]),
             _in_order(linear),
             np.concatenate(constants),
         )
+
+    @property
+    def _compared(self) -> tuple[float, ...]:
+        """The levels whose thresholds a site has parts of: by one it says whether it is able."""
+        return self.levels or (LARGEST_USUAL_LEVEL,)
 
     @cached_property
     def _grid(self) -> IndexArray:
@@ -182,7 +186,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         most = np.ceil(np.ldexp(scores, self._grid))[question.owner]
         parts = [
             np.ldexp(most_of_threshold(means, n_sites, form_level(each)), 2 * self._grid)
-            for each in self.levels
+            for each in self._compared
         ]
         one = np.ones(question.n_tests)
         site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS) * one

@@ -53,6 +53,7 @@ from cipherdag.protocol.states import State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
+from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.session.handshake import SetUp, SiteProfile
 from cipherdag.sites.session.rounds import Rounds
@@ -141,7 +142,7 @@ class SiteSession:
 class FolderLimits:
     """The limits that a folder adds: revoked names, approved runs, and today's use.
 
-    ``runs`` is where runs are recorded.
+    ``runs`` is where runs are recorded, and ``asked`` holds the bits that were found.
     """
 
     revoked: frozenset[str]
@@ -149,6 +150,7 @@ class FolderLimits:
     daily: DailyReleases
     budget: TestBudget
     runs: Path
+    asked: AskedBits
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,14 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
 )
 from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
-from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
+from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.wire import decode, encode
+from cipherdag.protocol.asked import Context
 from cipherdag.protocol.plan import Plan, check_lacking
-from cipherdag.protocol.secure_tests import SecureTests, session_of
+from cipherdag.protocol.secure_tests import SecureTests, context_of
 from cipherdag.protocol.set_up_messages import (
     Chance,
     Offer,
@@ -73,7 +74,8 @@ class SiteProfile:
 
     ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
     says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
-    lack some. ``witness`` remembers the others' ledgers; a site in memory has none.
+    lack some. ``witness`` remembers the others' ledgers; a site in memory has none, and no
+    ``rows_digest``, which is keyed: what was asked of these rows is not asked again.
     """
 
     name: str
@@ -86,6 +88,7 @@ class SiteProfile:
     determined: Determined = NOTHING
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     witness: Witness | None = None
+    rows_digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class SetUp:
         self._read = read
         self._keys = EphemeralKeys.generate()
         self._chance = lasting_chance(profile.identity, plan)
+        self._rows = profile.rows_digest
         self._witness = profile.witness
         self._memory = b""
         if self._witness is not None:
@@ -147,6 +151,7 @@ class SetUp:
             mlkem=self._keys.mlkem_public,
             commitment=commitment(self.plan, self.index, self._chance),
             memory=self._memory,
+            rows=self._rows,
         )
 
     def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
@@ -250,31 +255,36 @@ class SetUp:
         proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
         n_sites, sum_key = len(self._names), MacKey(secrets.sum_key)
         keys = {site: self._pair_keys[site] for site in graph.neighbours(self.index)}
-        roles = self._read.roles(beacon, range(n_sites)) if n_sites >= TWO_SITES else None
+        rows = [offer.rows for offer in self._offers]
+        context = (
+            context_of(self.plan, transcript, self._read.roles(beacon, range(n_sites)), rows)
+            if n_sites >= TWO_SITES
+            else None
+        )
         kind = PROTECTIONS[self.plan.protection]
         keyring = Keyring(
             kind.site(self.index, keys, sum_key, content.context, n_sites),
             AgreementKeys(self.index, keys),
-            None if roles is None else SecureTests(roles, self._party(roles, transcript)),
+            None if context is None else SecureTests(context, self._party(context)),
             transcript,
             graph,
         )
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
-    def _party(self, roles: Roles, transcript: bytes) -> Party:
+    def _party(self, context: Context) -> Party:
         """This site's part in secure tests: a key with all that have a role; or if it has one, all.
 
         Raises:
             KeyAgreementError: The coordinator, which deals for two sites, offered no keys.
         """
+        roles = context.roles
         needed = {roles.dealer, *roles.sites} - {self.index}
         if self.index in roles.sites:
             needed |= set(self._pair_keys)
         if not needed <= set(self._pair_keys):
             raise KeyAgreementError("a key with one that has a role in secure tests is missing")
         keys = {site: self._pair_keys[site] for site in needed}
-        session = session_of(self.plan, transcript)
-        return Party(session, self.index, keys, roles, self._names, self._identity)
+        return Party(context.session, self.index, keys, roles, self._names, self._identity)
 
     def _difference(self, content: SharedContent) -> str:
         """The lines that only one of the two schemas has, for the site's own screen."""

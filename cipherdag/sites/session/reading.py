@@ -83,7 +83,7 @@ Relayed = Callable[
     [tuple[bytes, ...], type[SetUpBody], tuple["Member", ...], bytes, bytes],
     tuple[Sequence[SetUpBody], bytes],
 ]
-DeriveBatch = Callable[[bytes, Roles, Ask, Question, bytes], Batch]
+DeriveBatch = Callable[[bytes, Roles, Ask, Question, bytes, bytes], Batch]
 ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "FloatVector"]]
 
 

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from operator import lt
 from typing import cast
 
+import numpy as np
+
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import (
     BoundExceededError,
@@ -35,8 +37,11 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Declaration
+from cipherdag.privacy.mpc.messages import Signed, Verdicts
 from cipherdag.privacy.mpc.seat import Seat
+from cipherdag.privacy.wire import decode
 from cipherdag.program.program import Program
+from cipherdag.protocol.asked import Answers, Recall, encoded, recalled
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -55,12 +60,13 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
 from cipherdag.protocol.progress import attributed_to_round
-from cipherdag.protocol.secure_tests import session_of, stepped
+from cipherdag.protocol.secure_tests import stepped
 from cipherdag.protocol.states import State
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
+from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.coverage import Coverage
@@ -72,12 +78,17 @@ log = logging.getLogger("cipherdag.site")
 
 @dataclass(slots=True)
 class Round:
-    """The round that was answered last; with the site's ``seat`` where sums are never opened."""
+    """The round that was answered last.
+
+    Where sums are never opened ``recall`` is what is known of its bits, and ``seat`` this site's
+    part in finding the others.
+    """
 
     ask: Ask
     declared: Declaration
     content: bytes
     question: Question
+    recall: Recall | None = None
     seat: Seat | None = field(default=None, repr=False)
 
 
@@ -94,6 +105,7 @@ class Rounds:
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         record: Keeps the sums, where the site has a folder.
+        asked: Keeps the bits, likewise.
         read: Reads what every site is sent.
         state: The state of the session, which `protocol.states` says what to admit in.
     """
@@ -108,6 +120,7 @@ class Rounds:
     coverage: Coverage
     daily: DailyReleases | None = None
     record: RunRecord | None = None
+    asked: AskedBits | None = None
     read: Reading = ALONE
     state: State = State.READY
     _number: int = 0
@@ -119,6 +132,7 @@ class Rounds:
     _step: int = 0
     _question: Question | None = None
     _sums: bytes = b""
+    _earlier: Answers | None = field(default=None, repr=False)
     _previous: bytes = field(default=b"", repr=False)
 
     @property
@@ -160,21 +174,29 @@ class Rounds:
         self.sums.check(self.plan.session, *self._covered(ask.participants), fewest=fewest)
         bound_to = question_digest(self.plan, self.keys.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
-        if self._answered is None or self._answered[0] != content:
-            self._answered = content, self.respondent.answer(question)
         current = Round(ask, declared, content, question)
+        found = self._recall(current) if question.opens_bits else ()
+        unknown = question if current.recall is None else current.recall.rest
+        answer = None if unknown is None or found else self._answer(unknown)
         try:
-            if question.opens_bits:
-                share = self._contributed(current, cast("IndexArray", self._answered[1]))
+            if current.recall is None:
+                share = self._protected(current, cast("FloatVector", answer))
             else:
-                share = self._protected(current, self._answered[1])
+                share = self._contributed(current, cast("IndexArray | None", answer), found)
         except BoundExceededError as error:
             raise self.respondent.explain() or error from None
         self._number = ask.number
         self._values += declared.length
         self._current = current
-        self.state = State.MASKED if current.seat is None else State.SECURE
+        self.state = State.MASKED if current.recall is None else State.SECURE
         return share
+
+    def _answer(self, question: Question) -> FloatVector:
+        """This site's answer, which is computed once for all attempts at a question."""
+        content = self.read.content(question)
+        if self._answered is None or self._answered[0] != content:
+            self._answered = content, self.respondent.answer(question)
+        return self._answered[1]
 
     def _protected(self, current: Round, answer: FloatVector) -> Share:
         """The answer under protection, and this site's word to the others."""
@@ -187,17 +209,46 @@ class Rounds:
             tags=self.keys.agreement.tags(self._others(declared), declared.digest),
         )
 
-    def _contributed(self, current: Round, words: IndexArray) -> Share:
-        """The words in sealed parts; from now on the question counts as answered."""
+    def _recall(self, current: Round) -> tuple[bytes, ...]:
+        """Says what is known of a question's bits, and returns what the coordinator did not tell.
+
+        Raises:
+            ForgedSumError: A line that it tells is not signed for these rows, or is another here.
+        """
         if self.keys.secure_tests is None:
             raise CohortError("secure tests need two sites")
-        bound = session_of(self.plan, self.keys.transcript), self.keys.secure_tests.roles
-        batch = self.read.batch(*bound, current.ask, current.question, self._sums)
-        current.seat = self.keys.secure_tests.party.begin(batch)
-        share = current.seat.share(words)
+        context, sites = self.keys.secure_tests.context, current.ask.participants
+        current.recall = Recall.of(current.question, context, current.ask.known, sites)
+        if self._before is None:
+            return ()
+        return encoded(current.recall.lacks(current.question, self._before, sites))
+
+    def _contributed(
+        self, current: Round, words: IndexArray | None, found: tuple[bytes, ...]
+    ) -> Share:
+        """The words in sealed parts; from now on the question counts as answered.
+
+        Without words, in their place, bits that were found before.
+        """
+        tests, recall, share = self.keys.secure_tests, current.recall, b""
+        if tests is not None and recall is not None and recall.rest and words is not None:
+            bound = tests.context.session, tests.context.roles
+            batch = self.read.batch(*bound, current.ask, recall.rest, self._sums, recall.names)
+            current.seat = tests.party.begin(batch)
+            share = current.seat.share(words)
         self._present = sites = current.declared.sites
         self.sums.write(self.plan.session, *self._covered(sites))
-        return Share(digest=current.declared.digest, share=share, escrow=(), tags=())
+        return Share(current.declared.digest, share, (), (), found)
+
+    @property
+    def _before(self) -> Answers | None:
+        """What earlier runs found about these rows, where this site and all others keep it."""
+        tests = self.keys.secure_tests
+        if self.asked is not None and tests is not None and tests.context.digest:
+            if self._earlier is None:
+                self._earlier = self.asked.of(tests.context)
+            return self._earlier
+        return None
 
     def result(self, finish: Finish) -> bytes:
         """The digest of the run's result; empty where the coordinator ended it before its end.
@@ -205,13 +256,18 @@ class Rounds:
         Raises:
             ForgedSumError: The last sum is not that of the sites' answers.
         """
-        verdicts = self.state == State.SECURE and finish.previous
+        verdicts = self.state == State.SECURE and (finish.previous or self._all_known)
         if self._step == 0 or verdicts or self.state == State.OPENED:
             self._advance(finish.previous)
         if not self.program.replay.ended:
             log.warning("the coordinator ended the run before the plan did")
             return b""
         return self.program.result(self.plan, self._sums)
+
+    @property
+    def _all_known(self) -> bool:
+        recall = None if self._current is None else self._current.recall
+        return recall is not None and recall.rest is None
 
     def _asked(self, ask: Ask) -> tuple[Question, bytes]:
         """The question of the step that is asked for, derived here, and its digest."""
@@ -251,7 +307,8 @@ class Rounds:
             self.coverage.opened(self._current.question, sums, len(declared.sites))
             if self.record is not None:
                 self.record.add(self._number, declared.sites, sums)
-            self._sums = self.read.digest(b"sums", self._sums, opened)
+            told = self._current.ask.known
+            self._sums = self.read.digest(b"sums", self._sums, recalled(told, opened))
             self._opened.add(self._current.content)
             self._answered = None
         self._step, self._previous, self._current = self._step + 1, previous, None
@@ -259,10 +316,27 @@ class Rounds:
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
         """The opened sum, or the verdicts, checked, and the numbers in it."""
-        if current.seat is None or self.keys.secure_tests is None:
+        if current.recall is None or self.keys.secure_tests is None:
             return self.read.sum(previous, current.declared, self.keys.aggregation)
+        if current.recall.rest is None:
+            if previous:
+                raise ReplayError("verdicts came for a round that asked for none")
+            return b"", current.recall.values(np.zeros(0))
+        if current.seat is None:
+            raise ReplayError("this question was not answered: what was found before comes first")
         asked = current.seat.batch, self.plan
-        return self.keys.secure_tests.verdicts(previous, *asked, self.read.verdicts)
+        opened, bits = self.keys.secure_tests.verdicts(previous, *asked, self.read.verdicts)
+        self._keep(current, decode(opened, Verdicts))
+        return opened, current.recall.values(bits)
+
+    def _keep(self, current: Round, said: Signed | Verdicts) -> None:
+        """Record bits that were signed by this site, or by both holders."""
+        tests, recall, seat = self.keys.secure_tests, current.recall, current.seat
+        if self.asked is None or tests is None or recall is None or seat is None:
+            return
+        context, about = tests.context, (seat.batch, current.content, self._sums, recall.names)
+        if context.digest:
+            self.asked.write(context, context.line(*about, said, self.index))
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -317,7 +391,13 @@ class Rounds:
         Raises:
             PrivacyError: As the step of `Seat`, which is then this site's last in the round.
         """
-        return stepped(cast("Seat", self.round_of(request).seat), request)
+        current = self.round_of(request)
+        if current.seat is None:
+            raise ReplayError("this site takes no part in the round")
+        secured = stepped(current.seat, request)
+        if request.verb == "open":
+            self._keep(current, decode(secured.content, Signed))
+        return secured
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         names = self.plan.names

@@ -326,6 +326,7 @@ class SiteRuntime:
             coverage=coverage,
             daily=self._folder.daily if self._folder is not None else None,
             record=record,
+            asked=self._folder.asked if self._folder is not None else None,
             read=self._reading,
         )
         current.set_up = None  # the private halves of its keys are not needed any more

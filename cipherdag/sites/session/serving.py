@@ -16,6 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from cipherdag.errors import (
     CipherdagError,
@@ -28,14 +29,17 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.draws import recorded as recorded_draws
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.wire import digest
 from cipherdag.program.program import Programs, installed_program
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.noise import rows_digest
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
+from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.session_log import Answered, SessionLog
@@ -56,6 +60,9 @@ from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
 log = logging.getLogger("cipherdag.site")
+
+
+ROWS_PURPOSE: Final = b"cipherdag rows that were asked"
 
 
 def open_site(
@@ -86,7 +93,8 @@ def open_site(
     table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
     _look_at(table)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
-    sums = OpenedSums(schema.canonical(), site.sums_path)
+    key, canonical = identity.draw_key(), schema.canonical()
+    sums = OpenedSums(canonical, site.sums_path)
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
     respondent = SiteView.of_table(
@@ -96,17 +104,19 @@ def open_site(
         budget=budget.spend,
         keyed=identity.draw_key(),
     )
+    about = rows_digest(ROWS_PURPOSE, table.codes, table.values, table.interventions)
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
         coordinator=study.coordinator,
         pinned=study.pinned,
-        schema=schema.canonical(),
+        schema=canonical,
         rows=table.rows,
         labels=schema.label_positions,
         determined=schema.determined,
         lacking=schema.lacking,
         witness=Witness(site.witnessed_path, settings.name, identity.public, ledger),
+        rows_digest=key(digest(b"rows", canonical, about)),
     )
     folder = FolderLimits(
         frozenset(study.revoked),
@@ -114,6 +124,7 @@ def open_site(
         DailyReleases(ledger),
         budget,
         site.runs,
+        AskedBits(site.asked_path),
     )
     return SiteRuntime(
         profile, respondent, policy, ledger, sums=sums, folder=folder, programs=programs

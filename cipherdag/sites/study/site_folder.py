@@ -10,6 +10,7 @@
     ledger.jsonl        what left
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
+    asked.jsonl         which bits were found; see `sites.record.asked_bits`
     witnessed.json      which records of the others' ledgers this site saw last
     session.jsonl       the run under way, if messages are files: it outlasts the site's process
     runs/               plans that asked for a person's approval, and what they came to
@@ -155,6 +156,7 @@ class SiteFolder:
     ledger_path = Inside("ledger.jsonl")
     usage_path = Inside("usage.json")
     sums_path = Inside("sums.jsonl")
+    asked_path = Inside("asked.jsonl")
     session_path = Inside("session.jsonl")
     witnessed_path = Inside("witnessed.json")
     runs = Inside("runs")
@@ -178,7 +180,13 @@ class SiteFolder:
     def protected(self, settings: SiteSettings) -> tuple[Path, ...]:
         """The paths that only the site's process may open: its files, and the data."""
         files = (self.settings_path, self.policy_path, self.identity_path, self.tls_key)
-        records = (self.ledger_path, self.study_path, self.usage_path, self.sums_path)
+        records = (
+            self.ledger_path,
+            self.study_path,
+            self.usage_path,
+            self.sums_path,
+            self.asked_path,
+        )
         data = (self.data_path(settings), self.schema_path(settings))
         return tuple(path.absolute() for path in (*files, *records, *data))
 

@@ -1,0 +1,288 @@
+"""Bits that were found before: as both holders signed them, they answer the same question again.
+
+A line has all that both signatures cover, so that whoever knows the cohort's keys can check it, in
+any later run of the same sites over the same rows. A bit counts as found for the sites that were
+asked; see `cipherdag.questions.bit_names` for what it is named by.
+
+Leaks:
+    Nothing: a line says again what its run disclosed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.errors import ForgedSumError, MalformedMessageError
+from cipherdag.privacy.mpc.batch import Batch, Roles, batch_digest
+from cipherdag.privacy.mpc.messages import Signed, Verdicts, check_signatures
+from cipherdag.privacy.wire import Body, decode, digest, encode
+from cipherdag.questions.bit_names import NAME_BYTES, bit_names, remaining
+from cipherdag.questions.question import Question
+
+UNKNOWN: Final = -1
+
+
+class Line(Body, frozen=True):
+    """The bits of one batch, with what it was bound to.
+
+    Attributes:
+        run: Digest of the run's plan and keys, 32 bytes.
+        content: Digest of the question that the plan asked.
+        sums: Digest of all that was opened before it in that run.
+        step: Which question of the plan it was.
+        attempt: Which round.
+        sites: Positions of the sites that were asked.
+        predicates: Digest of what was compared.
+        names: The names of the bits.
+        bits: Packed.
+        dealt: Digest of what was dealt.
+        signatures: Of both holders; empty for the one whose word is not there.
+    """
+
+    run: bytes
+    content: bytes
+    sums: bytes
+    step: int
+    attempt: int
+    sites: tuple[int, ...]
+    predicates: bytes
+    names: bytes
+    bits: bytes
+    dealt: bytes
+    signatures: tuple[bytes, bytes]
+
+    @property
+    def place(self) -> tuple[bytes, int, int]:
+        """Where it was found: the run, the step and the round."""
+        return self.run, self.step, self.attempt
+
+
+def secure_question(content: bytes, sums: bytes, names: bytes) -> bytes:
+    """The digest of a question by which its batch is bound, 32 bytes."""
+    return digest(b"secure question", content, sums, *([sha256(names).digest()] if names else []))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What bits are about: a cohort's rows, by the digests of them that the sites gave.
+
+    Attributes:
+        digest: Over the cohort and all sites' digests of their rows, 32 bytes.
+        run: Digest of this run's plan and keys, 32 bytes.
+        roles: Who finds bits, the same in every run of the cohort.
+        identities: The pinned keys of the cohort's sites.
+        names: Their names.
+    """
+
+    digest: bytes
+    run: bytes
+    roles: Roles
+    identities: Sequence[bytes] = field(repr=False)
+    names: Sequence[str]
+
+    @property
+    def session(self) -> bytes:
+        """What this run's batches are bound to."""
+        return self.session_of(self.run)
+
+    def session_of(self, run: bytes) -> bytes:
+        """What the batches of a run over these rows are bound to."""
+        return digest(b"secure tests", run, self.digest)
+
+    def line(
+        self,
+        batch: Batch,
+        content: bytes,
+        sums: bytes,
+        names: bytes,
+        said: Signed | Verdicts,
+        holder: int,
+    ) -> Line:
+        """What was found by a batch of this run, as both holders signed it, or ``holder`` alone."""
+        first, _ = self.roles.holders
+        if isinstance(said, Verdicts):
+            signatures = said.signatures
+        else:
+            signatures = (said.signature, b"") if holder == first else (b"", said.signature)
+        at = batch.number, batch.attempt, batch.sites, batch.compared
+        return Line(self.run, content, sums, *at, names, said.bits, said.dealt, signatures)
+
+    def check(self, line: Line) -> None:
+        """Raise ForgedSumError unless it is of these rows, and signed by every holder it names.
+
+        Raises:
+            MalformedMessageError: Its bits or names are cut short.
+        """
+        count, rest = divmod(len(line.names), NAME_BYTES)
+        if rest or not count or len(line.bits) != -(-count // 8):
+            raise MalformedMessageError("the names or bits of an earlier answer are cut short")
+        question = secure_question(line.content, line.sums, line.names)
+        of_batch = batch_digest(
+            self.session_of(line.run), question, line.step, line.attempt, line.sites, self.roles,
+            line.predicates,
+        )  # fmt: skip
+        holders = [self.identities[each] for each in self.roles.holders]
+        signed = [pair for pair in zip(holders, line.signatures, strict=True) if pair[1]]
+        if not signed:
+            raise ForgedSumError("no holder signed an earlier answer")
+        check_signatures(of_batch, line.bits, line.dealt, signed)
+
+    @property
+    def holders(self) -> str:
+        """The names of both holders, for errors."""
+        return " and ".join(f"'{self.names[each]}'" for each in self.roles.holders)
+
+
+class Answers:
+    """Bits that were found before, by name and sites.
+
+    Args:
+        context: Whose they are; what is added is checked against it.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lines: dict[tuple[bytes, int, int], Line] = {}
+        self._found: dict[tuple[tuple[int, ...], bytes], tuple[bool, tuple[bytes, int, int]]] = {}
+
+    def add(self, encoded: Iterable[bytes]) -> None:
+        """Take lines over that another party sent, each checked.
+
+        Raises:
+            MalformedMessageError, ForgedSumError: A line is none, or not signed for these rows.
+        """
+        for each in encoded:
+            line = decode(each, Line)
+            self._context.check(line)
+            self.hold(line)
+
+    def hold(self, line: Line) -> None:
+        """Take a line over; of two halves of one answer it makes the whole.
+
+        Raises:
+            ForgedSumError: It says otherwise than another one.
+        """
+        before = self._lines.get(line.place)
+        if before is not None:
+            first, second = (
+                one or other for one, other in zip(before.signatures, line.signatures, strict=True)
+            )
+            if (before.names, before.bits, before.dealt) != (line.names, line.bits, line.dealt):
+                raise self.contradiction()
+            self._lines[line.place] = Line(
+                **{key: getattr(line, key) for key in Line.__struct_fields__[:-1]},
+                signatures=(first, second),
+            )
+            return
+        self._lines[line.place] = line
+        count = len(line.names) // NAME_BYTES
+        packed = np.frombuffer(line.bits, dtype=np.uint8)
+        for name, bit in zip(
+            _split(line.names), np.unpackbits(packed, count=count).tolist(), strict=True
+        ):
+            found, _ = self._found.setdefault((line.sites, name), (bool(bit), line.place))
+            if found != bool(bit):
+                raise self.contradiction()
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines, in the order in which they came first."""
+        return [*self._lines.values()]
+
+    def of(self, names: bytes, sites: tuple[int, ...]) -> tuple[NDArray[np.int8], list[Line]]:
+        """The bits of these names, `UNKNOWN` where none was found, and the lines that have them."""
+        found = [self._found.get((sites, name)) for name in _split(names)]
+        bits = np.array([UNKNOWN if each is None else each[0] for each in found], dtype=np.int8)
+        places = dict.fromkeys(each[1] for each in found if each is not None)
+        return bits, [self._lines[place] for place in places]
+
+    def contradiction(self) -> ForgedSumError:
+        """Two answers to one question were signed."""
+        return ForgedSumError(
+            f"{self._context.holders}, which find the bits, signed two answers to one question"
+        )
+
+
+def _split(names: bytes) -> list[bytes]:
+    return [names[start : start + NAME_BYTES] for start in range(0, len(names), NAME_BYTES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What all parties know of a question's bits before it is asked.
+
+    Attributes:
+        known: The bits of the lines that every site was told, `UNKNOWN` where there is none.
+        told: These lines, as they travel.
+        rest: What is asked of the others; None where all are known.
+        places: The places of its bits.
+        names: The names of its bits; empty where no record is kept.
+    """
+
+    known: NDArray[np.int8]
+    told: tuple[bytes, ...] = field(repr=False)
+    rest: Question | None
+    places: IndexArray
+    names: bytes = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, question: Question, context: Context, told: tuple[bytes, ...], sites: tuple[int, ...]
+    ) -> Recall:
+        """What is known by the lines that came with a question, and what is to be asked.
+
+        Raises:
+            MalformedMessageError: A line is none.
+            ForgedSumError: It is not signed by both holders for these rows; or no record is kept.
+        """
+        if not context.digest:
+            if told:
+                raise ForgedSumError("an earlier answer came to sites that keep no record")
+            every = np.arange(question.n_values)
+            return cls(np.full(len(every), UNKNOWN, np.int8), (), question, every, b"")
+        names, answers = bit_names(question), Answers(context)
+        answers.add(told)
+        known, lines = answers.of(names, sites)
+        if not all(all(line.signatures) for line in lines):
+            raise ForgedSumError("one holder alone signed an earlier answer")
+        rest, places = remaining(question, known != UNKNOWN)
+        apart = _split(names)
+        return cls(known, told, rest, places, b"".join(apart[place] for place in places))
+
+    def lacks(self, question: Question, own: Answers, sites: tuple[int, ...]) -> list[Line]:
+        """The lines of a site's own record with bits that everybody has not been told yet.
+
+        Raises:
+            ForgedSumError: A bit that was told is another one there.
+        """
+        bits, lines = own.of(bit_names(question), sites)
+        both = (bits != UNKNOWN) & (self.known != UNKNOWN)
+        if (bits[both] != self.known[both]).any():
+            raise own.contradiction()
+        if not ((bits != UNKNOWN) & (self.known == UNKNOWN)).any():
+            return []
+        told = {decode(each, Line).place for each in self.told}
+        return [line for line in lines if line.place not in told]
+
+    def values(self, found: FloatVector) -> FloatVector:
+        """All bits of the question, 0 or 1, from those of the rest."""
+        bits = self.known.astype(np.float64)
+        bits[self.places] = found
+        return bits
+
+
+def recalled(told: Sequence[bytes], content: bytes) -> bytes:
+    """What the digest of all sums goes on from: the verdicts, and the lines that came before."""
+    return digest(b"recalled", *told, content) if told else content
+
+
+def encoded(lines: Iterable[Line]) -> tuple[bytes, ...]:
+    """Lines as they travel."""
+    return tuple(encode(line) for line in lines)

@@ -1,0 +1,213 @@
+"""Plans that ask again what was answered: what a site that lies now learns of the others' rows.
+
+Whoever adds a number to its own answer, and sees which bits turn, bisects the sum of the others. So
+a bit that two holders signed is never found again of the same rows: it is told from the record.
+"""
+
+from collections import Counter
+
+import hospital_folders
+import msgspec
+import pytest
+
+from cipherdag import FedPC
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import ForgedSumError, SiteNotReadyError, SiteUnreachableError
+from cipherdag.privacy.wire import decode
+from cipherdag.program.versions import computed_with
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
+from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.messages import Secure, read_envelope
+from cipherdag.questions.bit_names import bit_names
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.asked_bits import AskedLine
+
+NAMES = tuple(f"hospital-{k}" for k in range(4))
+LIAR = NAMES[1]
+ALGORITHM = FedPC(alpha=0.05)
+
+
+class Counting(LocalEngine):
+    """Counts what every site is sent; of a site named it lets nothing back of one step."""
+
+    def __init__(self, handlers, *, silent=(), after="open"):
+        super().__init__(handlers)
+        self.sent, self.silent, self.after = Counter(), silent, after
+
+    def call(self, operation, messages, *, timeout_s):
+        self.sent[operation] += len(messages)
+        replies = super().call(operation, messages, timeout_s=timeout_s)
+        if operation == "secure":
+            step = decode(read_envelope(next(iter(messages.values()))).body, Secure).verb
+            if step == self.after and self.silent:
+                return {site: SiteFailure("lost") for site in replies}
+        return replies
+
+
+@pytest.fixture
+def clinics(tmp_path):
+    own = Policy(approve_runs="automatic", max_runs=100)
+    hospitals = hospital_folders.hospitals(tmp_path, policy=own, names=NAMES)
+    hospitals.installed = True
+    yield hospitals
+    hospitals.close()
+
+
+def run(hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None):
+    """The questions and bits of a plan's rounds, and the engine that carried them."""
+    engine = engine or Counting(handlers)
+    parameters = msgspec.to_builtins(algorithm)
+    about = {"algorithm": "fedpc", "versions": computed_with(), "parameters": parameters}
+    plan = hospitals.plan(**about) if journal is None or journal.plan is None else journal.plan
+    session = hospitals.session(handlers, plan=plan, engine=engine, journal=journal)
+    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    asking, sums, opened = algorithm.ask(facts), None, []
+    while rounds is None or len(opened) < rounds:
+        try:
+            question = asking.send(sums)
+        except StopIteration:
+            break
+        facts.present.n_sites = session.n_summed or len(plan.cohort)
+        sums = session.ask(question)
+        opened.append((question, sums))
+    else:
+        return opened, engine
+    session.finish()
+    return opened, engine
+
+
+def bits(opened):
+    """Every bit by its name."""
+    found = {}
+    for question, sums in opened:
+        if question.opens_bits:
+            names = bit_names(question)
+            each = [names[at : at + 16] for at in range(0, len(names), 16)]
+            found |= dict(zip(each, sums.tolist(), strict=True))
+    return found
+
+
+def lie(monkeypatch, hospitals, honest, amount):
+    """From now on one site adds a number to all its scores."""
+    lines = (hospitals.folders[LIAR].path / "data.csv").read_text("utf-8").splitlines()
+
+    def answer(self, question):
+        words = honest(self, question)
+        if question.opens_bits and len(self.all_codes) == len(lines) - 1:
+            words = words.copy()
+            words[: int(question.question.sizes.sum())] += amount
+        return words
+
+    monkeypatch.setattr(SiteView, "answer", answer)
+
+
+def forget(hospitals, names=NAMES):
+    for name in names:
+        hospitals.folders[name].asked_path.unlink(missing_ok=True)
+
+
+def test_a_repeated_plan_is_answered_by_what_was_signed(clinics, monkeypatch):
+    handlers = clinics.handlers()
+    first, engine = run(clinics, handlers)
+    assert engine.sent["secure"] > 0
+    honest = SiteView.answer
+
+    def answer(self, question):
+        assert not question.opens_bits
+        return honest(self, question)
+
+    monkeypatch.setattr(SiteView, "answer", answer)
+    second, engine = run(clinics, handlers)
+    assert engine.sent["secure"] == 0
+    assert [sums.tolist() for _, sums in second] == [sums.tolist() for _, sums in first]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_liar_learns_nothing_by_plans_that_ask_again(clinics, monkeypatch, kept):
+    """It asks with the same tests among others, at other levels, up to larger sets."""
+    handlers = clinics.handlers()
+    honest = bits(run(clinics, handlers)[0])
+    turned, true = 0, SiteView.answer
+    for amount in (-200, 200):
+        lie(monkeypatch, clinics, true, amount)
+        for algorithm in (ALGORITHM, FedPC(alpha=0.05, max_cond_size=1), FedPC(alpha=0.01)):
+            if not kept:
+                forget(clinics)
+            found = bits(run(clinics, handlers, algorithm)[0])
+            turned += sum(found[name] != honest[name] for name in found.keys() & honest.keys())
+    assert (turned == 0) == kept
+
+
+def stopped(hospitals, handlers):
+    """A run that its coordinator stops as soon as the holders have signed the first bits."""
+    with pytest.raises(SiteUnreachableError, match="open"):
+        run(hospitals, handlers, engine=Counting(handlers, silent=True))
+
+
+def test_bits_that_holders_signed_for_a_run_that_stopped_are_these(clinics, monkeypatch):
+    handlers = clinics.handlers()
+    stopped(clinics, handlers)
+    kept = [name for name in NAMES if clinics.folders[name].asked_path.exists()]
+    assert len(kept) == 2
+    true = SiteView.answer
+    lie(monkeypatch, clinics, true, 200)
+    told = bits(run(clinics, handlers, rounds=2)[0])
+    monkeypatch.setattr(SiteView, "answer", true)
+    forget(clinics)
+    assert told == bits(run(clinics, handlers, rounds=2)[0])
+
+
+def test_a_holder_that_lost_its_record_is_named(clinics):
+    handlers = clinics.handlers()
+    stopped(clinics, handlers)
+    lost = next(name for name in NAMES if clinics.folders[name].asked_path.exists())
+    forget(clinics, [lost])
+    with pytest.raises(SiteNotReadyError, match=rf"{lost}.*the other holder signed before"):
+        run(clinics, handlers, rounds=2)
+
+
+def test_other_rows_are_asked_anew_and_old_ones_are_not(clinics):
+    handlers = clinics.handlers()
+    first, _ = run(clinics, handlers)
+    path = clinics.folders[LIAR].path / "data.csv"
+    before = path.read_text("utf-8")
+    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    _, engine = run(clinics, handlers)
+    assert engine.sent["secure"] > 0
+    path.write_text(before, "utf-8")
+    again, engine = run(clinics, handlers)
+    assert engine.sent["secure"] == 0
+    assert bits(again) == bits(first)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_run_from_the_record_goes_on_after_its_coordinator_stopped(clinics, tmp_path, cut):
+    handlers = clinics.handlers()
+    first, _ = run(clinics, handlers)
+    journal = tmp_path / "journal.jsonl"
+    run(clinics, handlers, journal=Journal(journal), rounds=2)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert b'"known":["' in lines[-2]  # what the sites told, and then the end of the round
+    journal.write_bytes(b"".join(lines[: -1 if cut else None]))
+    again, engine = run(clinics, handlers, journal=Journal(journal))
+    assert engine.sent["secure"] == 0
+    assert bits(again) == bits(first)
+
+
+def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatch):
+    handlers = clinics.handlers()
+    run(clinics, handlers)
+    lines = clinics.folders[LIAR].asked_path.read_bytes().splitlines()
+    entry = msgspec.json.decode(lines[-1], type=AskedLine)
+    for change in (
+        {"run": bytes(32)},
+        {"names": entry.line.names[:-1] + b"?"},
+        {"bits": bytes(each ^ 128 for each in entry.line.bits)},
+        {"signatures": (bytes(64), bytes(64))},
+        {"signatures": (b"", b"")},
+    ):
+        other = msgspec.structs.replace(entry, line=msgspec.structs.replace(entry.line, **change))
+        clinics.folders[LIAR].asked_path.write_bytes(msgspec.json.encode(other) + b"\n")
+        with pytest.raises(ForgedSumError, match="both holders found|no holder"):
+            run(clinics, handlers)

@@ -1,0 +1,105 @@
+"""A bit has the same name in every question that asks for it, and what is left gives it again."""
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cipherdag.questions.bit_names import NAME_BYTES, bit_names, pairs_of, remaining
+from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.question import Bundle, Resampled
+from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_sums import ScoreSums
+
+CATEGORIES = (2, 3, 0, 2, 0)
+BLOCKS = [
+    np.array([[0, 1], [0, 3], [2, 4], [1, 2]]),
+    np.array([[0, 1, 3], [2, 4, 0]]),
+    np.array([[1, 4, 0, 2]]),
+]
+
+
+def about(blocks, n_rows=400):
+    counts, members = pack_blocks(blocks)
+    return ScoreSums(CATEGORIES, counts, members, n_rows)
+
+
+def named(question):
+    names = bit_names(question)
+    return [names[at : at + NAME_BYTES] for at in range(0, len(names), NAME_BYTES)]
+
+
+def bits_of(question, vectors):
+    """The bits of a question in the clear, from what every site would answer."""
+    bits = []
+    for part in question.parts:
+        inner = part.question if isinstance(part, Resampled) else part
+        predicates = inner.predicates(len(vectors))
+        words = sum(inner.words(answer(inner.question)) for answer in vectors)
+        forms = predicates.constants.copy()
+        for i, j, k, c in predicates.quadratic.tolist():
+            forms[i] += c * words[j] * words[k]
+        for i, j, c in predicates.linear.tolist():
+            forms[i] += c * words[j]
+        bits += np.logical_or.reduceat(forms > 0, predicates.starts).tolist()
+    return np.array(bits)
+
+
+def site(seed):
+    """Scores of tests that depend on the test alone, whichever question it stands in."""
+
+    def answer(question):
+        parts = {"scores": [], "means": [], "spreads": [], "site": [], "sites": [], "rows": []}
+        for rows in question.rows():
+            for row in rows:
+                rng = np.random.default_rng([seed, *row])
+                parts["means"].append(rng.uniform(0, 40) * (rng.random() < 0.8))
+                parts["site"].append(rng.normal(0, 2))
+                parts["rows"].append(1.0)
+        for test, size in enumerate(question.sizes):
+            row = [row for rows in question.rows() for row in rows][test]
+            rng = np.random.default_rng([seed, 7, *row])
+            parts["scores"] += rng.normal(0, 20, size).tolist()
+            if size > 1:
+                parts["spreads"].append(rng.uniform(1, 9))
+        order = (parts[key] for key in ("scores", "means", "spreads", "site", "rows", "rows"))
+        return np.concatenate([np.array(each, dtype=float) for each in order])
+
+    return answer
+
+
+QUESTION = ScoreBits(about(BLOCKS), (0.05, 0.01, 0.001), able=4)
+
+
+@given(st.lists(st.booleans(), min_size=QUESTION.n_values, max_size=QUESTION.n_values))
+def test_known_bits_and_the_rest_are_the_whole(known):
+    known, sites = np.array(known), [site(seed) for seed in range(3)]
+    whole = bits_of(QUESTION, sites)
+    rest, places = remaining(QUESTION, known)
+    assert {*places.tolist()} == {*np.flatnonzero(~known).tolist()}
+    if rest is not None:
+        assert [named(QUESTION)[place] for place in places] == named(rest)
+        assert bits_of(rest, sites).tolist() == whole[places].tolist()
+
+
+def test_a_bit_has_one_name_in_other_company_and_order():
+    turned = [rows[::-1, [1, 0, *range(rows.shape[1] - 1, 1, -1)]] for rows in BLOCKS]
+    other = ScoreBits(about(turned, n_rows=50), (0.01,), able=0)
+    assert {*named(other)} < {*named(QUESTION)}
+    assert not {*named(msgspec.structs.replace(other, levels=(0.02,)))} & {*named(QUESTION)}
+
+
+def test_a_resample_a_bundle_and_another_question_have_names_of_their_own():
+    drawn = [Resampled(QUESTION, 1, 5), Resampled(QUESTION, 2, 5), Resampled(QUESTION, 1, 6)]
+    names = named(Bundle((QUESTION, *drawn)))
+    assert len(set(names)) == len(names) == 4 * QUESTION.n_values
+    known = np.zeros(4 * QUESTION.n_values, dtype=bool)
+    known[: QUESTION.n_values + 3] = True
+    rest, places = remaining(Bundle((QUESTION, *drawn)), known)
+    assert [names[place] for place in places] == named(rest)
+    assert all(isinstance(part, Resampled) for part in rest.parts)
+
+
+def test_every_bit_of_a_threshold_test_has_its_pair():
+    assert pairs_of(QUESTION)[:7] == [(0, 1), (0, 3), (2, 4), (1, 2), (0, 1), (2, 4), (1, 4)]
+    assert len(pairs_of(QUESTION)) == QUESTION.n_values
