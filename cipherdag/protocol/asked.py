@@ -2,7 +2,7 @@
 
 A line has all that both signatures cover, so that whoever knows the cohort's keys can check it, in
 any later run of the same sites over the same rows. A bit counts as found for the sites that were
-asked; see `cipherdag.questions.bit_names` for what it is named by.
+asked; see `cipherdag.questions.scores.bit_names` for what it is named by.
 
 Leaks:
     Nothing: a line says again what its run disclosed.
@@ -23,8 +23,8 @@ from cipherdag.errors import ForgedSumError, MalformedMessageError
 from cipherdag.privacy.mpc.batch import Batch, Roles, batch_digest
 from cipherdag.privacy.mpc.messages import Signed, Verdicts, check_signatures
 from cipherdag.privacy.wire import Body, decode, digest, encode
-from cipherdag.questions.bit_names import NAME_BYTES, bit_names, remaining
 from cipherdag.questions.question import Question
+from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, remaining
 
 UNKNOWN: Final = -1
 

@@ -19,11 +19,9 @@ from typing import TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
-    CohortError,
     InconsistentQuestionError,
     KeyAgreementError,
     OutputError,
-    SchemaMismatchError,
     ShareError,
     SiteUnreachableError,
 )
@@ -31,13 +29,12 @@ from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.privacy.wire import Body, digest, pack
 from cipherdag.protocol import journal as log
-from cipherdag.protocol.asked import Context, Recall, recalled
+from cipherdag.protocol.asked import Recall, recalled
 from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
@@ -111,7 +108,6 @@ class Session:
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
         self._known: tuple[bytes, ...] = ()
-        self._context: Context | None = None
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
@@ -164,47 +160,37 @@ class Session:
             PrivacyError: A site refused, or a message was altered.
             SiteUnreachableError: A site did not answer.
         """
-        protection = protection_kind(self._plan.protection)
         opened = self._resumed.opened
-        if opened is not None:
+        if opened is None:
+            opened = self._set_up()
+        else:
             self._channel.states = frozenset(IN_ROUNDS)
-            self._transcript, self._beacon = opened.transcript, opened.beacon
-            self._graph = graph_of(self._plan, self._beacon)
-            self._aggregation = protection.coordinator()
             self._before.update(opened.received)
-            self._opened = opened
-            self._bind(opened.rows)
-            return opened.n_variables
+        self._opened, self._transcript, self._beacon = opened, opened.transcript, opened.beacon
+        self._graph = graph_of(self._plan, self._beacon)
+        self._aggregation = protection_kind(self._plan.protection).coordinator()
+        return opened.n_variables
+
+    def _set_up(self) -> log.KeysAgreed:
+        """Agrees keys, and writes down what was agreed."""
         if self._resumed.started is None:
             # once: while people have not approved it, the set-up is tried again and again
             self._resumed.started = log.Started(plan=self._plan)
             self._write(self._resumed.started)
         agreed = set_up(self._plan, self._all)
-        self._transcript, self._beacon = agreed.transcript, agreed.beacon
-        self._graph = graph_of(self._plan, self._beacon)
-        self._aggregation = protection.coordinator()
         self._party = coordinator_party(self._plan, agreed)
-        self._bind(agreed.rows)
-        ready = agreed.ready
-        for member, reply in zip(self._plan.cohort, ready, strict=True):
-            if reply != ready[0]:
-                raise SchemaMismatchError("its schema differs from the others'", site=member.name)
-        self._opened = log.KeysAgreed(
-            transcript=self._transcript,
-            beacon=self._beacon,
-            n_variables=ready[0].n_variables,
+        first, *_ = agreed.ready
+        opened = log.KeysAgreed(
+            transcript=agreed.transcript,
+            beacon=agreed.beacon,
+            n_variables=first.n_variables,
             received=self._channel.bytes_received,
-            labels=ready[0].labels,
-            relations=ready[0].relations,
+            labels=first.labels,
+            relations=first.relations,
             rows=agreed.rows,
         )
-        self._write(self._opened)
-        return ready[0].n_variables
-
-    def _bind(self, rows: tuple[bytes, ...]) -> None:
-        if len(self._plan.cohort) >= TWO_SITES:
-            roles = roles_of(self._plan, self._beacon)
-            self._context = context_of(self._plan, self._transcript, roles, rows)
+        self._write(opened)
+        return opened
 
     @property
     def n_summed(self) -> int:
@@ -236,10 +222,8 @@ class Session:
             self._progress.asked(self._rounds_before + self._number + 1, question, shown)
         while (opened := self._attempt(question, content)) is None:
             pass
-        told = self._known
-        values, self._known = opened.values, ()
-        self._previous = pack(opened.content) if opened.content else b""
-        self._sums = digest(b"sums", self._sums, recalled(told, opened.content))
+        values = opened.values
+        self._go_on(pack(opened.content) if opened.content else b"", opened.content)
         reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
         report = RoundReport(
             number=self._rounds_before + self._number,
@@ -253,15 +237,7 @@ class Session:
             aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
             left=tuple(self._dropouts.all[reported:]),
         )
-        self._write(
-            log.Summed(
-                content=content,
-                present=self._present,
-                values=values.astype("<f8").tobytes(),
-                opened=self._previous,
-                report=report,
-            )
-        )
+        self._write(log.Summed.of(content, self._present, values, self._previous, report))
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)
@@ -277,17 +253,19 @@ class Session:
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
-            self._number, self._previous = ended.report.number, ended.opened
-            self._summed = ended.report.n_sites
-            opened = zlib.decompress(ended.opened) if ended.opened else b""
-            self._sums = digest(b"sums", self._sums, recalled(self._known, opened))
-            self._known = ()
+            self._number, self._summed = ended.report.number, ended.report.n_sites
+            self._go_on(ended.opened, zlib.decompress(ended.opened) if ended.opened else b"")
             before = self._dropouts.all
             before += [left for left in ended.report.left if left not in before]
             self._reports.append(ended.report)
             self._before.update(ended.report.bytes_sent_per_site)
             return ended.array
         return None
+
+    def _go_on(self, packed: bytes, content: bytes) -> None:
+        """Go on from what was opened, as sites are sent it and as it is."""
+        self._sums = digest(b"sums", self._sums, recalled(self._known, content))
+        self._previous, self._known = packed, ()
 
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers.
@@ -342,8 +320,7 @@ class Session:
 
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
         """The sum over the sites asked; those that leave now are in it."""
-        about = self._channel, self._protection, declared, self._graph
-        names = tuple(map(self._name, range(len(self._plan.cohort))))
+        about, names = (self._channel, self._protection, declared, self._graph), self._plan.names
         leave = partial(self._leave, in_sum=True)
         opening = Opening(*about, names, self._number, leave)
         total = opening.total(shares, self._require)
@@ -351,10 +328,10 @@ class Session:
         return total
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
-        if self._context is None:
-            raise CohortError("secure tests need two sites")
-        recall = Recall.of(question, self._context, ask.known, ask.participants)
-        about = self._channel, self._plan, bound_to, self._context, recall
+        roles, rows = roles_of(self._plan, self._beacon), self._opened.rows if self._opened else ()
+        context = context_of(self._plan, self._transcript, roles, rows)
+        recall = Recall.of(question, context, ask.known, ask.participants)
+        about = self._channel, self._plan, bound_to, context, recall
         return SecureRound.begun(*about, ask, self._sums, self._party)
 
     def _shares(

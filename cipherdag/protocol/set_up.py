@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from cipherdag.errors import CipherdagError, KeyAgreementError
+from cipherdag.errors import CipherdagError, KeyAgreementError, SchemaMismatchError
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey, agree_as_responder
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
@@ -67,8 +67,17 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
     Raises:
         KeyAgreementError: A site answered another plan, or revealed another number than it
             committed to.
+        SchemaMismatchError: A site's keyed schema digest differs.
         CipherdagError: As ``exchange``.
     """
+    agreed = _agreed(plan, exchange)
+    for member, reply in zip(plan.cohort, agreed.ready, strict=True):
+        if reply != agreed.ready[0]:
+            raise SchemaMismatchError("its schema differs from the others'", site=member.name)
+    return agreed
+
+
+def _agreed(plan: Plan, exchange: Exchange) -> Agreed:
     offers, raw = exchange("invite", plan, Offer)
     if any(offer.plan_digest != plan.digest for offer in offers):
         raise KeyAgreementError("a site answered another plan")

@@ -5,22 +5,25 @@ a bit that two holders signed is never found again of the same rows: it is told 
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import hospital_folders
 import msgspec
 import pytest
+from site_logs import REASONS
 
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import ForgedSumError, SiteNotReadyError, SiteUnreachableError
+from cipherdag.errors import CipherdagError, ForgedSumError, SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.wire import decode
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Secure, read_envelope
-from cipherdag.questions.bit_names import bit_names
+from cipherdag.questions.scores.bit_names import bit_names
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.usage import BitBudget
 from cipherdag.sites.record.asked_bits import AskedLine
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))
@@ -211,3 +214,27 @@ def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatc
         clinics.folders[LIAR].asked_path.write_bytes(msgspec.json.encode(other) + b"\n")
         with pytest.raises(ForgedSumError, match="both holders found|no holder"):
             run(clinics, handlers)
+
+
+def test_bits_about_two_columns_are_limited_over_all_runs(clinics):
+    """A record answers the same; other rows, resamples and subsets of sites are new, and cost."""
+    handlers = clinics.handlers()
+    run(clinics, handlers)
+    folder = clinics.folders[NAMES[0]]
+    budget = BitBudget(folder.policy(), folder.bits_path)
+    (pair, first), before = budget.spent.most_common(1)[0], budget.spent
+    run(clinics, handlers)
+    assert BitBudget(folder.policy(), folder.bits_path).spent == before
+    assert f"so far {first} at most, of '{pair[0]}' and '{pair[1]}'" in budget.sentence
+    drawn = FedPC(alpha=0.05, bootstrap=2)
+    run(clinics, handlers, drawn)
+    after = BitBudget(folder.policy(), folder.bits_path).spent
+    assert all(after[each] > before[each] for each in before)
+    policy = replace(folder.policy(), max_bits_per_pair=max(after.values()) + 1)
+    folder.policy_path.write_text(policy.dumps(), "utf-8")
+    run(clinics, handlers, drawn)
+    known = len(REASONS)
+    with pytest.raises(CipherdagError):
+        run(clinics, handlers, FedPC(alpha=0.05, bootstrap=4))
+    said = [str(why) for why in list(REASONS.values())[known:]]
+    assert any("max_bits_per_pair is" in each for each in said)

@@ -5,9 +5,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.questions.bit_names import NAME_BYTES, bit_names, pairs_of, remaining
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Bundle, Resampled
+from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, bits_by_pair, remaining
 from cipherdag.questions.scores.score_bits import ScoreBits
 from cipherdag.questions.scores.score_sums import ScoreSums
 
@@ -100,6 +100,12 @@ def test_a_resample_a_bundle_and_another_question_have_names_of_their_own():
     assert all(isinstance(part, Resampled) for part in rest.parts)
 
 
-def test_every_bit_of_a_threshold_test_has_its_pair():
-    assert pairs_of(QUESTION)[:7] == [(0, 1), (0, 3), (2, 4), (1, 2), (0, 1), (2, 4), (1, 4)]
-    assert len(pairs_of(QUESTION)) == QUESTION.n_values
+def test_a_bit_is_about_all_pairs_of_its_variables():
+    counts = bits_by_pair(QUESTION, len(CATEGORIES))
+    assert counts[0, 1] == 3 + 3 + 3 + 1
+    assert counts[2, 4] == 3 + 3 + 3 + 1
+    assert counts[0, 4] == 3 + 3
+    assert counts[3, 4] == 0
+    assert (np.tril(counts) == 0).all()
+    drawn = Bundle((QUESTION, Resampled(QUESTION, 1, 5)))
+    assert (bits_by_pair(drawn, len(CATEGORIES)) == 2 * counts).all()

@@ -2,9 +2,10 @@
 
 `pytest --record-durations` writes `tests/durations.json`: seconds of this process and of children
 it waited for, and which tests start processes. A slow or busy machine takes more seconds for the
-same test, so they are divided by what a loop of additions takes there and then. A fixture of a module or session is paid in equal
-parts by the tests that ask for it. Markers are set from that file when tests are collected:
-`slow`, `process`, and `law` where the fast run takes fewer examples than the test asks for.
+same test, so they are divided by what a loop of additions takes there and then. A fixture of a
+module or session is paid in equal parts by the tests that ask for it. Markers are set from that
+file when tests are collected: `slow`, `process`, and `law` where the fast run takes fewer examples
+than the test asks for.
 A test that nobody measured counts as fast.
 """
 

@@ -20,6 +20,7 @@ def site_state(folder: SiteFolder) -> dict[str, Any]:
     """The state of a site as ``site status --json`` prints it."""
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
+    from cipherdag.sites.policy.usage import BitBudget
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
     settings = folder.settings()
@@ -32,6 +33,7 @@ def site_state(folder: SiteFolder) -> dict[str, Any]:
         "started": is_locked(folder.path / START_LOCK),
         **_study_status(active),
         **_engine_status(folder),
+        "found": BitBudget(folder.policy(), folder.bits_path).sentence,
         "runs": _asked_runs(folder),
     }
 
@@ -93,12 +95,15 @@ def _summary(
 ) -> list[str]:
     """A plan in ten lines."""
     from cipherdag.sites.policy.plan_account import summary_lines
+    from cipherdag.sites.policy.usage import BitBudget
     from cipherdag.sites.table.schema import Schema
 
     path = folder.schema_path(folder.settings())
     n_variables = len(Schema.load(path).names) if path.exists() else None
     policy = folder.policy()
-    return summary_lines(plan, account, before=before, n_variables=n_variables, policy=policy)
+    spent = BitBudget(policy, folder.bits_path).sentence
+    about = plan, account
+    return summary_lines(*about, before=before, n_variables=n_variables, policy=policy, spent=spent)
 
 
 def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:

@@ -64,6 +64,14 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
         """Which sets each comparison is about, and how often, shape (T, 3)."""
         return unpack_integers(self.terms, (len(self.terms) // 24, 3))
 
+    def variables(self) -> list[IndexArray]:
+        """The variables of all sets of each comparison, ascending, as one row each."""
+        sets = [row for rows in self.question.sets() for row in rows]
+        comparison, of_set, _ = self.term_array().T
+        ends = np.flatnonzero(np.diff(comparison, append=-1)) + 1
+        each = np.split(of_set, ends[:-1])
+        return [np.unique(np.concatenate([sets[one] for one in group]))[None] for group in each]
+
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's likelihoods on the grid, shape (sets,)."""
         return on_grid(answer, self.grid_bits, self.largest)

@@ -288,11 +288,13 @@ def summary_lines(
     n_variables: int | None,
     policy: Policy,
     before: Sequence[str] = (),
+    spent: str = "",
 ) -> list[str]:
     """Who asks, why, on what, what leaves, what it can show, for how long, and what is new.
 
     Nine lines, and one more where the plan cannot run here, or for each word in letters of two
-    alphabets. ``account`` is what `plan_lines` says, ``before`` how each approved plan differs.
+    alphabets. ``account`` is what `plan_lines` says, ``before`` how each approved plan differs, and
+    ``spent`` what secure tests found so far.
     """
     columns = "the columns" if n_variables is None else f"all {counted(n_variables, 'column')}"
     different = "" if plan.measured.everywhere else " Sites measured different ones."
@@ -313,9 +315,10 @@ def summary_lines(
             f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
         ]
     most = f"{policy.max_rounds:,} rounds or {policy.max_values:,} values"
+    limit = f" Secure tests find {spent}." if spent and opened_of_tests(plan) == "bits" else ""
     return [
         *lines,
-        f"For how long: this site's policy ends the run after {most}, if not before.",
+        f"For how long: this site's policy ends the run after {most}, if not before.{limit}",
         f"What differs from before: {_before(before)}",
         *(line for line in account if line.startswith((LOOK, IMPOSSIBLE))),
     ]

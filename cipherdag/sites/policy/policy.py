@@ -61,6 +61,7 @@ _COMMENTS = {
     "parameters": 'Rules on parameters, such as "alpha 0.001..0.1" or "evidence vote|pooled".',
     "purposes": "Purposes it takes part for, word by word; all, if none is named.",
     "max_runs": "Most runs over the same schema: ten plans with ten alphas show what one does not.",
+    "max_bits_per_pair": "Most bits about two columns that secure tests find, over all runs.",
 }
 
 
@@ -95,6 +96,7 @@ class Policy:
             policy is read, some algorithm has to have a parameter of this name.
         purposes: The purposes that a plan may have; any, if empty.
         max_runs: Most runs that ever opened a sum over the site's schema.
+        max_bits_per_pair: Most bits about any two columns that were ever found by secure tests.
         allow_dropouts: Whether a round may end without a site that left; else all or nothing.
         tolerated_colluders: Sites that may collude with the coordinator without learning more
             than the sum over the others; it sets how few sites a sum may ever cover.
@@ -123,6 +125,7 @@ class Policy:
     parameters: frozenset[str] = frozenset()
     purposes: frozenset[str] = frozenset()
     max_runs: int = 50
+    max_bits_per_pair: int = 20_000
 
     def __post_init__(self) -> None:
         for item in fields(self):

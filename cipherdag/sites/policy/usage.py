@@ -1,7 +1,8 @@
-"""What a site has already given away today, held against its policy.
+"""What a site has already given away, today or ever, held against its policy.
 
 Rounds and values of a day are counted from the ledger; tests, which leave no trace there, from a
-file of their own. Both count what was computed, whether or not the run was of use.
+file of their own, and bits about every two columns from another. All count what was computed,
+whether or not the run was of use.
 
 Leaks:
     Nothing; a refusal says which limit was reached and not by how much.
@@ -9,15 +10,22 @@ Leaks:
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+import numpy as np
+
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.pages.files import from_json, to_json
-from cipherdag.protocol.durable_files import write_whole
+from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
+from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.question import Question
+from cipherdag.questions.scores.bit_names import bits_by_pair
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, answers, read_releases
 
@@ -110,3 +118,90 @@ class TestBudget:
                 remedy="Find out who altered it; without the file the day counts from zero.",
             ) from error
         return count if stored_day == day else 0
+
+
+class SpentBits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bits that a round was asked for: columns, and rows (first, second, bits), packed."""
+
+    session: str
+    columns: tuple[str, ...]
+    bits: bytes
+
+
+class BitBudget:
+    """How many bits about every two columns this site ever helped to find.
+
+    Columns count by their names, whatever schema or study reads them. A bit that the record answers
+    costs nothing; another subset of sites, other rows, other bins or another resample do.
+
+    Args:
+        policy: Its ``max_bits_per_pair`` is the limit.
+        path: File to append to, one JSON object a line.
+        columns: The variables of the study, by position.
+    """
+
+    def __init__(self, policy: Policy, path: Path, columns: tuple[str, ...] = ()) -> None:
+        self.counting = True
+        self._most, self._path, self._columns = policy.max_bits_per_pair, path, columns
+        self._last: tuple[bytes, tuple[int, ...]] | None = None
+        self._spent: Counter[tuple[str, str]] | None = None
+
+    def spend(self, session: bytes, question: Question, sites: tuple[int, ...]) -> None:
+        """Count a question's bits before its answer leaves; the same asked again counts once.
+
+        Raises:
+            PolicyRefusedError: More would be found of two columns than the policy allows.
+            OutputError: The file cannot be written; then nothing may leave.
+        """
+        asked = content_digest(question), sites
+        if not self.counting or asked == self._last:
+            return
+        counts = bits_by_pair(question, len(self._columns))
+        new = [(i, j, int(counts[i, j])) for i, j in np.argwhere(counts).tolist()]
+        spent = self.spent
+        for i, j, n_bits in new:
+            pair = self._pair(i, j)
+            if spent[pair] + n_bits > self._most:
+                raise PolicyRefusedError(
+                    f"{spent[pair] + n_bits:,} bits about '{pair[0]}' and '{pair[1]}' would be "
+                    f"found over all runs; max_bits_per_pair is {self._most:,}"
+                )
+        packed = zlib.compress(np.array(new, dtype="<i4").tobytes(), level=1)
+        append_entries(self._path, SpentBits(session.hex(), self._columns, packed))
+        self._last = asked
+        spent.update({self._pair(i, j): n_bits for i, j, n_bits in new})
+
+    @property
+    def spent(self) -> Counter[tuple[str, str]]:
+        """Bits by two columns, in the order of their names.
+
+        Raises:
+            SiteNotReadyError: The file cannot be read.
+        """
+        if self._spent is None:
+            self._spent = Counter()
+            try:
+                for entry in read_entries(self._path, SpentBits):
+                    rows = np.frombuffer(zlib.decompress(entry.bits), dtype="<i4").reshape(-1, 3)
+                    for i, j, n_bits in rows.tolist():
+                        pair = sorted((entry.columns[i], entry.columns[j]))
+                        self._spent[pair[0], pair[1]] += n_bits
+            except (OSError, ValueError, IndexError, zlib.error) as error:
+                raise SiteNotReadyError(
+                    f"{self._path.name} cannot be read, so what was found before is not known",
+                    remedy="Restore it: it holds how many bits about every two columns were found.",
+                ) from error
+        return self._spent
+
+    @property
+    def sentence(self) -> str:
+        """What was found so far of the two columns of which most was, and what may be."""
+        said = f"of any two columns at most {self._most:,} bits over all runs"
+        if not self.spent:
+            return f"{said}; none so far"
+        (first, second), most = self.spent.most_common(1)[0]
+        return f"{said}; so far {most:,} at most, of '{first}' and '{second}'"
+
+    def _pair(self, i: int, j: int) -> tuple[str, str]:
+        first, second = sorted((self._columns[i], self._columns[j]))
+        return first, second

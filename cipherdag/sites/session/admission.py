@@ -52,7 +52,7 @@ from cipherdag.protocol.plan import SESSION_BYTES, Plan, check_group_sizes
 from cipherdag.protocol.states import State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.policy.usage import DailyReleases, TestBudget
+from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
 from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.session.handshake import SetUp, SiteProfile
@@ -142,7 +142,8 @@ class SiteSession:
 class FolderLimits:
     """The limits that a folder adds: revoked names, approved runs, and today's use.
 
-    ``runs`` is where runs are recorded, and ``asked`` holds the bits that were found.
+    ``runs`` is where runs are recorded, ``asked`` holds the bits that were found, and ``bits``
+    counts them.
     """
 
     revoked: frozenset[str]
@@ -151,6 +152,7 @@ class FolderLimits:
     budget: TestBudget
     runs: Path
     asked: AskedBits
+    bits: BitBudget
 
 
 @dataclass(frozen=True, slots=True)

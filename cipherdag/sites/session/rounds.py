@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from operator import lt
 from typing import cast
 
 import numpy as np
@@ -38,10 +37,9 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.mpc.messages import Signed, Verdicts
-from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.wire import decode
 from cipherdag.program.program import Program
-from cipherdag.protocol.asked import Answers, Recall, encoded, recalled
+from cipherdag.protocol.asked import Recall, recalled
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -58,7 +56,7 @@ from cipherdag.protocol.messages import (
     declaration,
     question_digest,
 )
-from cipherdag.protocol.plan import Plan, fewest_survivors
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import attributed_to_round
 from cipherdag.protocol.secure_tests import stepped
 from cipherdag.protocol.states import State
@@ -66,30 +64,15 @@ from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
-from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.session.covered_sites import CoveredSites
 from cipherdag.sites.session.handshake import Keyring
 from cipherdag.sites.session.reading import ALONE, Reading
+from cipherdag.sites.session.round import FoundBits, Round
 
 log = logging.getLogger("cipherdag.site")
-
-
-@dataclass(slots=True)
-class Round:
-    """The round that was answered last.
-
-    Where sums are never opened ``recall`` is what is known of its bits, and ``seat`` this site's
-    part in finding the others.
-    """
-
-    ask: Ask
-    declared: Declaration
-    content: bytes
-    question: Question
-    recall: Recall | None = None
-    seat: Seat | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -105,7 +88,7 @@ class Rounds:
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         record: Keeps the sums, where the site has a folder.
-        asked: Keeps the bits, likewise.
+        bits: Recalls, counts and keeps the bits, likewise.
         read: Reads what every site is sent.
         state: The state of the session, which `protocol.states` says what to admit in.
     """
@@ -120,7 +103,7 @@ class Rounds:
     coverage: Coverage
     daily: DailyReleases | None = None
     record: RunRecord | None = None
-    asked: AskedBits | None = None
+    bits: FoundBits | None = None
     read: Reading = ALONE
     state: State = State.READY
     _number: int = 0
@@ -132,7 +115,6 @@ class Rounds:
     _step: int = 0
     _question: Question | None = None
     _sums: bytes = b""
-    _earlier: Answers | None = field(default=None, repr=False)
     _previous: bytes = field(default=b"", repr=False)
 
     @property
@@ -164,14 +146,14 @@ class Rounds:
                 f"round {ask.number} was asked, but this site expects round {self._number + 1}"
             )
         everyone = tuple(range(len(self.plan.cohort)))
-        self._check_sites(ask.participants, self._present or everyone)
+        self._sites.check(ask.participants, self._present or everyone)
         question, content = self._asked(ask)
         self.policy.check_question(question, round_number=ask.number, values_so_far=self._values)
         self.coverage.check(question, len(ask.participants))
         if self.daily is not None:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
-        self.sums.check(self.plan.session, *self._covered(ask.participants), fewest=fewest)
+        self.sums.check(self.plan.session, *self._sites.groups(ask.participants), fewest=fewest)
         bound_to = question_digest(self.plan, self.keys.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         current = Round(ask, declared, content, question)
@@ -217,11 +199,9 @@ class Rounds:
         """
         if self.keys.secure_tests is None:
             raise CohortError("secure tests need two sites")
-        context, sites = self.keys.secure_tests.context, current.ask.participants
-        current.recall = Recall.of(current.question, context, current.ask.known, sites)
-        if self._before is None:
-            return ()
-        return encoded(current.recall.lacks(current.question, self._before, sites))
+        context, ask = self.keys.secure_tests.context, current.ask
+        current.recall = Recall.of(current.question, context, ask.known, ask.participants)
+        return () if self.bits is None else self.bits.lacking(current, current.recall)
 
     def _contributed(
         self, current: Round, words: IndexArray | None, found: tuple[bytes, ...]
@@ -237,18 +217,8 @@ class Rounds:
             current.seat = tests.party.begin(batch)
             share = current.seat.share(words)
         self._present = sites = current.declared.sites
-        self.sums.write(self.plan.session, *self._covered(sites))
+        self.sums.write(self.plan.session, *self._sites.groups(sites))
         return Share(current.declared.digest, share, (), (), found)
-
-    @property
-    def _before(self) -> Answers | None:
-        """What earlier runs found about these rows, where this site and all others keep it."""
-        tests = self.keys.secure_tests
-        if self.asked is not None and tests is not None and tests.context.digest:
-            if self._earlier is None:
-                self._earlier = self.asked.of(tests.context)
-            return self._earlier
-        return None
 
     def result(self, finish: Finish) -> bytes:
         """The digest of the run's result; empty where the coordinator ended it before its end.
@@ -299,7 +269,9 @@ class Rounds:
             self._question = self.program.replay.advance(1, None)
         else:
             declared = self._current.declared
-            with attributed_to_round(self._number, self._names(declared.sites), self._step - 1):
+            with attributed_to_round(
+                self._number, self._sites.names(declared.sites), self._step - 1
+            ):
                 opened, sums = self._opened_last(previous, self._current)
                 self._question = self.program.replay.advance(
                     self._step + 1, sums, len(declared.sites)
@@ -326,17 +298,9 @@ class Rounds:
             raise ReplayError("this question was not answered: what was found before comes first")
         asked = current.seat.batch, self.plan
         opened, bits = self.keys.secure_tests.verdicts(previous, *asked, self.read.verdicts)
-        self._keep(current, decode(opened, Verdicts))
+        if self.bits is not None:
+            self.bits.keep(current, self._sums, decode(opened, Verdicts))
         return opened, current.recall.values(bits)
-
-    def _keep(self, current: Round, said: Signed | Verdicts) -> None:
-        """Record bits that were signed by this site, or by both holders."""
-        tests, recall, seat = self.keys.secure_tests, current.recall, current.seat
-        if self.asked is None or tests is None or recall is None or seat is None:
-            return
-        context, about = tests.context, (seat.batch, current.content, self._sums, recall.names)
-        if context.digest:
-            self.asked.write(context, context.line(*about, said, self.index))
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -349,7 +313,7 @@ class Rounds:
         seed = self.keys.aggregation.unmask(current.declared)
         if self.state == State.MASKED:
             sites = current.declared.sites
-            self.sums.write(self.plan.session, *self._covered(sites))
+            self.sums.write(self.plan.session, *self._sites.groups(sites))
         self.state = State.OPENED
         self._opened.add(current.content)
         self._present = current.declared.sites
@@ -395,43 +359,13 @@ class Rounds:
         if current.seat is None:
             raise ReplayError("this site takes no part in the round")
         secured = stepped(current.seat, request)
-        if request.verb == "open":
-            self._keep(current, decode(secured.content, Signed))
+        if request.verb == "open" and self.bits is not None:
+            self.bits.keep(current, self._sums, decode(secured.content, Signed))
         return secured
 
-    def _names(self, positions: tuple[int, ...]) -> list[str]:
-        names = self.plan.names
-        return [names[position] for position in positions]
-
-    def _covered(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
-        """The sites, and the groups of those that lack the same variables, if any lacks some."""
-        measured = self.plan.measured
-        groups = () if measured.everywhere else measured.groups(positions)
-        return self._names(positions), [tuple(self._names(group)) for group in groups]
-
-    def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
-        ascending = all(map(lt, positions, positions[1:]))
-        if not ascending or (positions != among and not set(positions) <= set(among)):
-            raise CohortError("the sites named are not in order, or were not there before")
-        if self.index not in positions:
-            raise CohortError("the sites named leave this site out")
-        n_sites = len(self.plan.cohort)
-        fewest = max(
-            self.policy.fewest_survivors(n_sites),
-            # others may fear more colluders, and their answers rest on this site too
-            fewest_survivors(n_sites, self.plan.colluders),
-            min(self.plan.min_survivors, n_sites),
-        )
-        if len(positions) < fewest:
-            raise CohortError(
-                f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
-            )
-        measured, least = self.plan.measured, self.policy.min_group_size(self.plan)
-        if not measured.everywhere and measured.smallest_group(positions) < least:
-            raise CohortError(
-                f"fewer than {least} of the sites left lack the same variables: differences of "
-                "sums would tell of them alone"
-            )
+    @property
+    def _sites(self) -> CoveredSites:
+        return CoveredSites(self.plan, self.policy, self.index)
 
     def _others(self, declared: Declaration) -> list[int]:
         """The other sites asked that share a key with this one: it has their word."""

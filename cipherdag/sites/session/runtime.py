@@ -79,6 +79,7 @@ from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.replies import description, recorded, refusal
+from cipherdag.sites.session.round import FoundBits
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 
@@ -175,7 +176,8 @@ class SiteRuntime:
             SessionLostError: This site answers otherwise now; the session is lost.
         """
         written, self.ledger = self.ledger, Ledger(self._profile.name, self._profile.identity)
-        limits = () if self._folder is None else (self._folder.daily, self._folder.budget)
+        folder = self._folder
+        limits = () if folder is None else (folder.daily, folder.budget, folder.bits)
         try:
             for each in limits:
                 each.counting = False
@@ -307,8 +309,11 @@ class SiteRuntime:
     def _set_up(self, set_up: SetUp, keyring: Keyring, ready: Ready) -> Ready:
         current, plan = self._current, set_up.plan
         program = self._program(plan)
-        record = None
+        record = bits = None
         if self._folder is not None:
+            if keyring.secure_tests is not None:
+                about = current.session, set_up.index, keyring.secure_tests.context
+                bits = FoundBits(*about, self._folder.asked, self._folder.bits)
             record = RunRecord(self._folder.runs / current.session.hex())
             record.begin(plan)
         fewest = self._policy.fewest_contributors(plan)
@@ -326,7 +331,7 @@ class SiteRuntime:
             coverage=coverage,
             daily=self._folder.daily if self._folder is not None else None,
             record=record,
-            asked=self._folder.asked if self._folder is not None else None,
+            bits=bits,
             read=self._reading,
         )
         current.set_up = None  # the private halves of its keys are not needed any more

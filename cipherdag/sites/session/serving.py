@@ -37,7 +37,7 @@ from cipherdag.sites.compute.noise import rows_digest
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
-from cipherdag.sites.policy.usage import DailyReleases, TestBudget
+from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
 from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
@@ -125,6 +125,7 @@ def open_site(
         budget,
         site.runs,
         AskedBits(site.asked_path),
+        BitBudget(policy, site.bits_path, schema.names),
     )
     return SiteRuntime(
         profile, respondent, policy, ledger, sums=sums, folder=folder, programs=programs

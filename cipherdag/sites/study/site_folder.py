@@ -11,6 +11,7 @@
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
     asked.jsonl         which bits were found; see `sites.record.asked_bits`
+    bits.jsonl          how many bits about every two columns
     witnessed.json      which records of the others' ledgers this site saw last
     session.jsonl       the run under way, if messages are files: it outlasts the site's process
     runs/               plans that asked for a person's approval, and what they came to
@@ -157,6 +158,7 @@ class SiteFolder:
     usage_path = Inside("usage.json")
     sums_path = Inside("sums.jsonl")
     asked_path = Inside("asked.jsonl")
+    bits_path = Inside("bits.jsonl")
     session_path = Inside("session.jsonl")
     witnessed_path = Inside("witnessed.json")
     runs = Inside("runs")

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import combinations
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, IndexArray
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import pack_blocks, position_sets
 from cipherdag.questions.question import Bundle, Question, Resampled, tag_of
 from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.verdicts import EvidenceVerdicts
 
 NAME_BYTES: Final = 16
 ABLE: Final = b"able"
@@ -29,63 +32,91 @@ def bit_names(question: Question) -> bytes:
     return b"".join(_names(question))
 
 
-def pairs_of(question: Question) -> list[tuple[int, int]]:
-    """The tested pair of variables, ascending, of every bit of a threshold test; else none."""
-    if isinstance(question, Bundle):
-        return [pair for part in question.parts for pair in pairs_of(part)]
-    if isinstance(question, Resampled):
-        return pairs_of(question.question)
-    if not isinstance(question, ScoreBits):
-        return []
-    tests = [(min(x, y), max(x, y)) for x, y in _pairs(question.question)]
-    return [*tests * len(question.levels), *tests[: question.able]]
+def bits_by_pair(question: Question, n_variables: int) -> IndexArray:
+    """How many bits of a question are about each two variables, at most, shape (p, p), i < j.
+
+    A bit of a test is about all pairs of its variables, those of S too; one of a question that
+    names no variables, about all pairs of the study.
+    """
+    counts = np.zeros((n_variables, n_variables), dtype=np.int64)
+    for part in question.parts:
+        inner = part.question if isinstance(part, Resampled) else part
+        blocks = _variables(inner)
+        if blocks is None:
+            counts += inner.n_values
+            continue
+        for rows, n_bits in blocks:
+            for first, second in combinations(range(rows.shape[1]), 2):
+                pairs = np.sort(rows[:, [first, second]], axis=1)
+                np.add.at(counts, tuple(pairs.T), n_bits)
+    return np.triu(counts, 1)
 
 
-def remaining(question: Question, known: BoolVector) -> tuple[Question | None, IndexArray]:
-    """The question that asks for the bits which are not known, and their places in the whole one.
+def _variables(question: Question) -> list[tuple[IndexArray, int]] | None:
+    """Rows of variables, and how many bits are about each row; None where it names none."""
+    if isinstance(question, ScoreBits):
+        asked = len(question.levels)
+        tests = [(rows, asked) for rows in question.question.rows()]
+        return [*tests, *((rows, 1) for rows in _first(question.question.rows(), question.able))]
+    if isinstance(question, EvidenceVerdicts):
+        inner = question.question
+        return [(rows, 2) for rows in position_sets(inner.counts, inner.members, narrowest=2)]
+    if isinstance(question, ScoreComparisons):
+        return [(rows, 1) for rows in question.variables()]
+    return None
+
+
+def _first(blocks: Sequence[IndexArray], count: int) -> list[IndexArray]:
+    """The first rows of some blocks, so many in all."""
+    ends = np.cumsum([len(rows) for rows in blocks])
+    return [
+        rows[: max(count - int(end) + len(rows), 0)] for rows, end in zip(blocks, ends, strict=True)
+    ]
+
+
+def remaining(question: Question, answered: BoolVector) -> tuple[Question | None, IndexArray]:
+    """The question that asks for the bits which are not known, and their positions in the whole.
 
     Args:
         question: It opens bits.
-        known: Which of them are known, shape (bits,).
+        answered: Which of them are known, shape (bits,).
 
     Returns:
-        None, and no place, where all are known. A question that is no threshold test is asked as a
-        whole unless all of it is known.
+        None, and no position, where all are known. A question that is no threshold test is asked
+        as a whole unless all of it is known.
     """
-    parts, places, first = [], [np.zeros(0, dtype=np.int64)], 0
+    parts, positions, first = [], [np.zeros(0, dtype=np.int64)], 0
     for part in question.parts:
-        there = known[first : first + part.n_values]
+        there = answered[first : first + part.n_values]
         for rest, at in _remaining(part, there):
             parts.append(rest)
-            places.append(first + at)
+            positions.append(first + at)
         first += part.n_values
     if not parts:
-        return None, places[0]
+        return None, positions[0]
     whole = parts[0] if len(parts) == 1 else Bundle(tuple(parts))
-    return (question if not known.any() else whole), np.concatenate(places)
+    return (question if not answered.any() else whole), np.concatenate(positions)
 
 
-def _remaining(part: Question, known: BoolVector) -> list[tuple[Question, IndexArray]]:
-    if known.all():
+def _remaining(part: Question, answered: BoolVector) -> list[tuple[Question, IndexArray]]:
+    if answered.all():
         return []
-    if not known.any():
-        return [(part, np.arange(len(known)))]
+    if not answered.any():
+        return [(part, np.arange(len(answered)))]
     if isinstance(part, Resampled):
-        inner = _remaining(part.question, known)
+        inner = _remaining(part.question, answered)
         return [(msgspec.structs.replace(part, question=rest), at) for rest, at in inner]
     if not isinstance(part, ScoreBits):
-        return [(part, np.arange(len(known)))]
+        return [(part, np.arange(len(answered)))]
     n_tests, levels = part.question.n_tests, len(part.levels)
-    asked = ~known[: levels * n_tests].reshape(levels, n_tests)
+    asked = ~answered[: levels * n_tests].reshape(levels, n_tests)
     able = np.zeros(n_tests, dtype=bool)
-    able[: part.able] = ~known[levels * n_tests :]
+    able[: part.able] = ~answered[levels * n_tests :]
     # tests whose bits are unknown at the same levels are asked together
     patterns, group = np.unique(np.vstack([asked, able]), axis=1, return_inverse=True)
-    return [
-        found
-        for number, pattern in enumerate(patterns.T)
-        if (found := _group(part, np.flatnonzero(group.ravel() == number), pattern)) is not None
-    ]
+    each = enumerate(patterns.T)
+    groups = [_group(part, np.flatnonzero(group.ravel() == n), pattern) for n, pattern in each]
+    return [rest for rest in groups if rest is not None]
 
 
 def _group(
@@ -101,9 +132,9 @@ def _group(
         levels=tuple(part.levels[each] for each in at),
         able=len(tests) if able else 0,
     )
-    places = [level * n_tests + tests for level in at]
-    places += [len(part.levels) * n_tests + tests] * bool(able)
-    return rest, np.concatenate(places)
+    positions = [level * n_tests + tests for level in at]
+    positions += [len(part.levels) * n_tests + tests] * bool(able)
+    return rest, np.concatenate(positions)
 
 
 def _subset(question: ScoreSums, tests: IndexArray) -> ScoreSums:
@@ -126,7 +157,7 @@ def _names(question: Question) -> list[bytes]:
     if not isinstance(question, ScoreBits):
         content = msgspec.msgpack.encode(question, order="deterministic")
         whole = blake2b(content, digest_size=NAME_BYTES).digest()
-        return [_name(whole, b"%d" % place) for place in range(question.n_values)]
+        return [_name(whole, b"%d" % position) for position in range(question.n_values)]
     tests = _tests(question.question)
     about = b"%b %b" % (tag_of(ScoreBits).encode(), repr(question.question.ordered).encode())
     at_levels = [_name(about, b"%a" % level) for level in question.levels]
@@ -136,10 +167,6 @@ def _names(question: Question) -> list[bytes]:
 
 def _name(about: bytes, part: bytes) -> bytes:
     return blake2b(part, digest_size=NAME_BYTES, key=about[:64]).digest()
-
-
-def _pairs(question: ScoreSums) -> Sequence[tuple[int, int]]:
-    return [(x, y) for rows in question.rows() for x, y in rows[:, :2].tolist()]
 
 
 def _tests(question: ScoreSums) -> list[bytes]:
