@@ -203,6 +203,10 @@ class Answers:
         places = dict.fromkeys(each[1] for each in found if each is not None)
         return bits, [self._lines[place] for place in places]
 
+    def told(self, question: Question, sites: tuple[int, ...]) -> tuple[bytes, ...]:
+        """The lines that have bits of a question, as they travel."""
+        return encoded(self.of(bit_names(question), sites)[1]) if self._lines else ()
+
     def contradiction(self) -> ForgedSumError:
         """Two answers to one question were signed."""
         return ForgedSumError(
@@ -224,6 +228,7 @@ class Recall:
         rest: What is asked of the others; None where all are known.
         places: The places of its bits.
         names: The names of its bits; empty where no record is kept.
+        every: The names of all bits of the question, likewise.
     """
 
     known: NDArray[np.int8]
@@ -231,6 +236,7 @@ class Recall:
     rest: Question | None
     places: IndexArray
     names: bytes = field(repr=False)
+    every: bytes = field(repr=False)
 
     @classmethod
     def of(
@@ -246,7 +252,7 @@ class Recall:
             if told:
                 raise ForgedSumError("an earlier answer came to sites that keep no record")
             every = np.arange(question.n_values)
-            return cls(np.full(len(every), UNKNOWN, np.int8), (), question, every, b"")
+            return cls(np.full(len(every), UNKNOWN, np.int8), (), question, every, b"", b"")
         names, answers = bit_names(question), Answers(context)
         answers.add(told)
         known, lines = answers.of(names, sites)
@@ -254,22 +260,24 @@ class Recall:
             raise ForgedSumError("one holder alone signed an earlier answer")
         rest, places = remaining(question, known != UNKNOWN)
         apart = _split(names)
-        return cls(known, told, rest, places, b"".join(apart[place] for place in places))
+        left = b"".join(apart[place] for place in places)
+        return cls(known, told, rest, places, left, names)
 
-    def lacks(self, question: Question, own: Answers, sites: tuple[int, ...]) -> list[Line]:
-        """The lines of a site's own record with bits that everybody has not been told yet.
+    def lacks(self, own: Answers, sites: tuple[int, ...]) -> list[Line]:
+        """What a site's own record holds of runs that found bits which nobody told it yet.
 
         Raises:
             ForgedSumError: A bit that was told is another one there.
         """
-        bits, lines = own.of(bit_names(question), sites)
+        bits, lines = own.of(self.every, sites)
         both = (bits != UNKNOWN) & (self.known != UNKNOWN)
         if (bits[both] != self.known[both]).any():
             raise own.contradiction()
         if not ((bits != UNKNOWN) & (self.known == UNKNOWN)).any():
             return []
-        told = {decode(each, Line).place for each in self.told}
-        return [line for line in lines if line.place not in told]
+        # whoever asks one question of a run again will ask the next ones too
+        runs = {line.run for line in lines}
+        return [line for line in own.lines if line.run in runs]
 
     def values(self, found: FloatVector) -> FloatVector:
         """All bits of the question, 0 or 1, from those of the rest."""

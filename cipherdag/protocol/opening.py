@@ -62,6 +62,7 @@ from cipherdag.protocol.messages import (
     Verb,
 )
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.progress import DropOuts
 from cipherdag.protocol.secure_tests import batch_of
 
 
@@ -87,7 +88,7 @@ class Opening:
         graph: Who shares a key with whom.
         names: The cohort's sites in order.
         number: The round.
-        leave: Told of every site that is gone: its position, the step and the reason.
+        dropouts: Told of every site that is gone; they refuse to go on with too few.
         present: The sites that are still there.
     """
 
@@ -97,15 +98,17 @@ class Opening:
     graph: KeyGraph
     names: tuple[str, ...]
     number: int
-    leave: Callable[[int, str, str], None]
+    dropouts: DropOuts
     present: tuple[int, ...] = field(default=())
 
-    def total(
-        self, shares: Mapping[int, Share], require: Callable[[tuple[int, ...], str], None]
-    ) -> Aggregate:
-        """The sum over the sites asked; ``require`` refuses to go on with too few of them."""
+    def total(self, shares: Mapping[int, Share]) -> Aggregate:
+        """The sum over the sites asked.
+
+        Raises:
+            SiteUnreachableError: Too few of them are left.
+        """
         seeds = self.released(shares)
-        require(self.present, "unmask")
+        self.dropouts.require(self.present, self.number, "unmask")
         return self.sum(shares, seeds | self.recovered(shares))
 
     def released(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
@@ -121,7 +124,7 @@ class Opening:
         seeds = {position: reply.seed for position, reply in replies.bodies.items()}
         self.present = tuple(sorted(seeds))
         for vanished, reason in replies.failures.items():
-            self.leave(vanished, "unmask", reason)
+            self.dropouts.record(vanished, self.number, "unmask", reason, in_sum=True)
         return seeds
 
     def recovered(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
@@ -189,7 +192,8 @@ class Opening:
             replies = self.channel.exchange("open", {opener: request}, Opened)
             if opener in replies.bodies and replies.bodies[opener].digest == self.declared.digest:
                 return replies.bodies[opener].words
-            self.leave(opener, "open", replies.failures.get(opener, "foreign sum"))
+            reason = replies.failures.get(opener, "foreign sum")
+            self.dropouts.record(opener, self.number, "open", reason, in_sum=True)
             self.present = tuple(position for position in self.present if position != opener)
         raise SiteUnreachableError("no site is left to open the sum")
 
@@ -289,8 +293,10 @@ class SecureRound:
         else:
             self._relay.check(position, share.share)
 
-    def known(self, shares: Mapping[int, Share]) -> tuple[bytes, ...]:
-        """All bits that were found before, if sites sent some in place of their parts; else none.
+    def learn(
+        self, shares: Mapping[int, Share], answers: Answers, sites: tuple[int, ...]
+    ) -> tuple[bytes, ...]:
+        """All that was found before, if sites sent some of it in place of their parts; else none.
 
         Raises:
             MalformedMessageError, ForgedSumError: A site sent what is not signed for these rows.
@@ -298,16 +304,15 @@ class SecureRound:
         """
         if not any(share.found for share in shares.values()):
             return ()
-        answers = Answers(self.context)
-        answers.add(self.recall.told)
         for position, share in shares.items():
             try:
                 answers.add(share.found)
             except CipherdagError as error:
                 error.site = self.plan.names[position]
                 raise
-        for holder, index in zip(self.context.roles.holders, range(2), strict=True):
-            if not all(line.signatures[index] for line in answers.lines):
+        _, lines = answers.of(self.recall.every, sites)
+        for index, holder in enumerate(self.context.roles.holders):
+            if not all(line.signatures[index] for line in lines):
                 raise SiteNotReadyError(
                     "it does not have bits that the other holder signed before",
                     site=self.plan.names[holder],

@@ -6,11 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import AggregateRangeError, ForgedSumError, SiteUnreachableError
 from cipherdag.protocol.plan import Plan
 from cipherdag.questions.presence import Presence
@@ -53,6 +55,13 @@ class RoundReport:
     n_cohort: int
     aggregate: str
     left: tuple[DropOut, ...] = ()
+
+    @classmethod
+    def of(cls, question: Question, values: FloatVector, **about: Any) -> Self:
+        """The report of a question's sum, with the other attributes."""
+        aggregate = hashlib.sha256(values.tobytes()).hexdigest()
+        kind, label = question.kind, question.label
+        return cls(kind=kind, label=label, values=len(values), aggregate=aggregate, **about)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,17 @@ Leaks:
 
 from __future__ import annotations
 
-import hashlib
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cached_property
 from typing import TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
     InconsistentQuestionError,
-    KeyAgreementError,
     OutputError,
     ShareError,
     SiteUnreachableError,
@@ -34,7 +32,7 @@ from cipherdag.privacy.protections import protection_kind
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.privacy.wire import Body, digest, pack
 from cipherdag.protocol import journal as log
-from cipherdag.protocol.asked import Recall, recalled
+from cipherdag.protocol.asked import Answers, Context, Recall, recalled
 from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
@@ -107,10 +105,8 @@ class Session:
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
-        self._known: tuple[bytes, ...] = ()
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
-        self._aggregation: CoordinatorAggregation | None = None
         self._party: Party | None = None
         self._cut_short = self._resumed.opened is not None
 
@@ -168,7 +164,6 @@ class Session:
             self._before.update(opened.received)
         self._opened, self._transcript, self._beacon = opened, opened.transcript, opened.beacon
         self._graph = graph_of(self._plan, self._beacon)
-        self._aggregation = protection_kind(self._plan.protection).coordinator()
         return opened.n_variables
 
     def _set_up(self) -> log.KeysAgreed:
@@ -215,7 +210,7 @@ class Session:
         """
         content = content_digest(question)
         self._step += 1
-        if (stored := self._taken_up(content)) is not None:
+        if (stored := self._taken_up(question, content)) is not None:
             return stored
         started, before = time.perf_counter(), self._channel.bytes_received
         if isinstance(self._progress, Watcher):
@@ -223,18 +218,16 @@ class Session:
         while (opened := self._attempt(question, content)) is None:
             pass
         values = opened.values
-        self._go_on(pack(opened.content) if opened.content else b"", opened.content)
+        self._go_on(question, pack(opened.content) if opened.content else b"", opened.content)
         reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
-        report = RoundReport(
+        report = RoundReport.of(
+            question,
+            values,
             number=self._rounds_before + self._number,
-            kind=question.kind,
-            label=question.label,
-            values=len(values),
             seconds=time.perf_counter() - started,
             bytes_sent_per_site=self._channel.bytes_since(before),
             n_sites=self._summed,
             n_cohort=len(self._plan.cohort),
-            aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
             left=tuple(self._dropouts.all[reported:]),
         )
         self._write(log.Summed.of(content, self._present, values, self._previous, report))
@@ -243,18 +236,21 @@ class Session:
             self._progress(report)
         return values
 
-    def _taken_up(self, content: bytes) -> FloatVector | None:
+    def _taken_up(self, question: Question, content: bytes) -> FloatVector | None:
         """The sum of a round that ended before a restart; None where the journal ends."""
         while (ended := self._resumed.next_ended()) is not None:
             self._present = self._covered = ended.present
             if isinstance(ended, log.GivenUp):
-                self._number, self._previous, self._known = ended.number, b"", ended.known
+                self._number, self._previous = ended.number, b""
+                if ended.known:
+                    self._answers.add(ended.known)
                 self._dropouts.all += ended.left
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
             self._number, self._summed = ended.report.number, ended.report.n_sites
-            self._go_on(ended.opened, zlib.decompress(ended.opened) if ended.opened else b"")
+            opened = zlib.decompress(ended.opened) if ended.opened else b""
+            self._go_on(question, ended.opened, opened)
             before = self._dropouts.all
             before += [left for left in ended.report.left if left not in before]
             self._reports.append(ended.report)
@@ -262,10 +258,24 @@ class Session:
             return ended.array
         return None
 
-    def _go_on(self, packed: bytes, content: bytes) -> None:
+    def _go_on(self, question: Question, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self._sums = digest(b"sums", self._sums, recalled(self._known, content))
-        self._previous, self._known = packed, ()
+        self._sums = digest(b"sums", self._sums, recalled(self._known(question), content))
+        self._previous = packed
+
+    def _known(self, question: Question) -> tuple[bytes, ...]:
+        return self._answers.told(question, self._covered) if question.opens_bits else ()
+
+    @cached_property
+    def _answers(self) -> Answers:
+        """What sites said was found before."""
+        return Answers(self._context)
+
+    @cached_property
+    def _context(self) -> Context:
+        """What secure tests are bound to, once open."""
+        roles, rows = roles_of(self._plan, self._beacon), self._opened.rows if self._opened else ()
+        return context_of(self._plan, self._transcript, roles, rows)
 
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers.
@@ -277,19 +287,20 @@ class Session:
         request = Finish(rounds=self._number, previous=self._previous)
         replies = self._channel.exchange("finish", dict.fromkeys(self._present, request), Closed)
         for position, reason in replies.failures.items():
-            self._leave(position, "finish", reason, in_sum=True)
-        self._require(tuple(replies.bodies), "finish")
+            self._dropouts.record(position, self._number, "finish", reason, in_sum=True)
+        self._dropouts.require(tuple(replies.bodies), self._number, "finish")
         self._result = agreed_result(replies.bodies, self._name)
         return {self._name(position): closed for position, closed in replies.bodies.items()}
 
     def _attempt(self, question: Question, content: bytes) -> Aggregate | None:
         """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
-        self._require(self._present, "share")
-        ask = Ask(self._number, self._present, self._step, content, self._previous, self._known)
+        self._dropouts.require(self._present, self._number, "share")
+        self._covered = self._present
+        known = self._known(question)
+        ask = Ask(self._number, self._present, self._step, content, self._previous, known)
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
-        self._covered = declared.sites
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None
         opening, before = self._resumed.opening, self._channel.bytes_received
         if secure is not None and opening is not None and opening.number == self._number:
@@ -306,8 +317,8 @@ class Session:
         with self.attributed():
             if secure is None:
                 total = self._total(declared, shares)
-            elif known := secure.known(shares):
-                self._give_up(self._present, known)
+            elif learnt := secure.learn(shares, self._answers, self._present):
+                self._give_up(self._present, learnt)
                 return None
             elif secure.recall.rest is None:
                 total = secure.recalled
@@ -321,17 +332,14 @@ class Session:
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
         """The sum over the sites asked; those that leave now are in it."""
         about, names = (self._channel, self._protection, declared, self._graph), self._plan.names
-        leave = partial(self._leave, in_sum=True)
-        opening = Opening(*about, names, self._number, leave)
-        total = opening.total(shares, self._require)
+        opening = Opening(*about, names, self._number, self._dropouts)
+        total = opening.total(shares)
         self._present = opening.present
         return total
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
-        roles, rows = roles_of(self._plan, self._beacon), self._opened.rows if self._opened else ()
-        context = context_of(self._plan, self._transcript, roles, rows)
-        recall = Recall.of(question, context, ask.known, ask.participants)
-        about = self._channel, self._plan, bound_to, context, recall
+        recall = Recall.of(question, self._context, ask.known, ask.participants)
+        about = self._channel, self._plan, bound_to, self._context, recall
         return SecureRound.begun(*about, ask, self._sums, self._party)
 
     def _shares(
@@ -355,23 +363,17 @@ class Session:
                 replies.failures[position] = error.message
                 del replies.bodies[position]
         for position, reason in replies.failures.items():
-            self._leave(position, "share", reason, in_sum=False)
+            self._dropouts.record(position, self._number, "share", reason, in_sum=False)
         if secure is not None:
             secure.require(replies.failures, "share")
         return replies.bodies
 
     def _give_up(self, present: tuple[int, ...], known: tuple[bytes, ...] = ()) -> None:
         """Nothing of this round was opened, so the question is asked again, of those present."""
-        self._require(present, "share")
-        self._present, self._previous, self._known = present, b"", known
+        self._dropouts.require(present, self._number, "share")
+        self._present, self._previous = present, b""
         left = tuple(each for each in self._dropouts.all if each.round == self._number)
         self._write(log.GivenUp(self._number, present, left, known))
-
-    def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
-        self._dropouts.record(position, self._number, step, reason, in_sum=in_sum)
-
-    def _require(self, present: tuple[int, ...], step: str) -> None:
-        self._dropouts.require(present, self._number, step)
 
     def _all(
         self, operation: Topic, body: Body | Mapping[int, Body], kind: type[Reply]
@@ -385,11 +387,9 @@ class Session:
             )
         return list(replies.bodies.values()), tuple(replies.envelopes.values())
 
-    @property
+    @cached_property
     def _protection(self) -> CoordinatorAggregation:
-        if self._aggregation is None:
-            raise KeyAgreementError("the session was not set up")
-        return self._aggregation
+        return protection_kind(self._plan.protection).coordinator()
 
     def _name(self, position: int) -> str:
         return self._plan.cohort[position].name

@@ -74,11 +74,11 @@ class Attempt:
 
     def recover(self, vanished, *helpers):
         pieces = self.pieces(vanished, helpers)
-        coordinator = self.lie.ward.session._aggregation
+        coordinator = self.lie.ward.session._protection
         self.seeds[vanished] = coordinator.rebuild(pieces, self.declared)
 
     def sum(self):
-        coordinator = self.lie.ward.session._aggregation
+        coordinator = self.lie.ward.session._protection
         shares = {site: share.share for site, share in self.shares.items()}
         combined = coordinator.combine(shares, self.declared)
         return coordinator.open(combined, self.seeds, self.declared).values

@@ -235,7 +235,7 @@ def test_a_site_and_its_colluders_recover_no_mask_that_others_are_asked_for_agai
         pieces[helper] = lie.call("recover", {helper: request}, Recovered)[helper].piece
     assert len(pieces) < lie.declared.threshold
     with pytest.raises(ShareError, match="are needed"):
-        lie.ward.session._aggregation.rebuild(pieces, lie.declared)
+        lie.ward.session._protection.rebuild(pieces, lie.declared)
     left = tuple(site for site in lie.everyone if site not in helpers[:leaving])
     again = lie.same(2, left)
     honest = [site for site in left if site not in helpers]

@@ -303,7 +303,7 @@ class Split:
         digest = next(iter(shares.values())).digest
         ask = self.runtime(next(iter(shares)))._current.rounds._current.ask
         declared = self.declaration(ask, digest)
-        coordinator = self.ward.session._aggregation
+        coordinator = self.ward.session._protection
         combined = coordinator.combine({p: s.share for p, s in shares.items()}, declared)
         return pack(
             coordinator.open(combined, {p: s.seed for p, s in seeds.items()}, declared).content

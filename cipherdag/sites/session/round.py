@@ -66,7 +66,7 @@ class FoundBits:
         if self.context.digest:
             if self._before is None:
                 self._before = self.asked.of(self.context)
-            if lines := recall.lacks(current.question, self._before, sites):
+            if lines := recall.lacks(self._before, sites):
                 return encoded(lines)
         if recall.rest is not None:
             self.budget.spend(self.session, recall.rest, sites)

@@ -202,7 +202,7 @@ def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatc
     handlers = clinics.handlers()
     run(clinics, handlers)
     lines = clinics.folders[LIAR].asked_path.read_bytes().splitlines()
-    entry = msgspec.json.decode(lines[-1], type=AskedLine)
+    entry = msgspec.json.decode(lines[0], type=AskedLine)
     for change in (
         {"run": bytes(32)},
         {"names": entry.line.names[:-1] + b"?"},
