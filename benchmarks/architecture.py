@@ -50,7 +50,7 @@ BUDGETS = {
     "pages": 267,
     "privacy": 5294,
     "program": 446,
-    "protocol": 5662,
+    "protocol": 5666,
     "questions": 5469,
     "results": 1486,
     "sites": 22589,
