@@ -41,8 +41,8 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 14671,
-    "audit": 1499,
-    "cli": 4586,
+    "audit": 1503,
+    "cli": 4587,
     "deployment": 1897,
     "federation": 1806,
     "findings": 3954,
