@@ -43,7 +43,7 @@ BUDGETS = {
     "algorithms": 14671,
     "audit": 1503,
     "cli": 4587,
-    "deployment": 1897,
+    "deployment": 1888,
     "federation": 1806,
     "findings": 3954,
     "graphs": 6333,
@@ -53,7 +53,7 @@ BUDGETS = {
     "protocol": 5666,
     "questions": 5469,
     "results": 1486,
-    "sites": 22589,
+    "sites": 22600,
     "statistics": 1659,
     "the root": 994,
 }

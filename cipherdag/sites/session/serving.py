@@ -81,6 +81,7 @@ def open_site(
     """
     site.check_keys()
     settings = site.settings()
+    settings.check_host(study)
     policy = site.policy_in(study)
     schema = Schema.load(site.schema_path(settings))
     table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
