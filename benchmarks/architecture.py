@@ -51,9 +51,9 @@ BUDGETS = {
     "privacy": 5294,
     "program": 446,
     "protocol": 5666,
-    "questions": 5469,
+    "questions": 5484,
     "results": 1486,
-    "sites": 22600,
+    "sites": 22602,
     "statistics": 1659,
     "the root": 994,
 }
