@@ -41,9 +41,9 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 14671,
-    "audit": 1499,
-    "cli": 4586,
-    "deployment": 1897,
+    "audit": 1503,
+    "cli": 4587,
+    "deployment": 1888,
     "federation": 1806,
     "findings": 3954,
     "graphs": 6333,

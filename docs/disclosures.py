@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
-from cipherdag.algorithms.fedcd.algorithm import FedCD
+from cipherdag.algorithms.fedcd.algorithm import Averaging, FedCD
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
 from cipherdag.algorithms.fedpc.algorithm import FedPC
@@ -36,6 +37,11 @@ EXACT, BIT = (each(Quantity.ROWS)[0].heading for each in (sums, bits))
 (CATEGORIES,) = sums(Quantity.CATEGORIES)
 OF_COLUMNS = {each for each in Columns.discloses if each.quantity != Quantity.SITES}
 BY_BITS = (FedPC(), FedFCI(), make_algorithm("graphcheck", {}))
+BY_REVEAL = tuple(FedCMFS(reveal=each) for each in ("bits", "sums"))
+BY_OBJECTIVE = tuple(RFcd(objective=each) for each in ("graph", "nodewise", "sum"))
+BY_AGGREGATION = tuple(
+    FedCD(averaging=Averaging(aggregation=each)) for each in ("proximity", "naive")
+)
 
 
 def leak_table() -> str:
@@ -72,10 +78,13 @@ def _row(name: str, disclosures: Iterable[Disclosure]) -> str:
     return f"| {' | '.join([name, *words, rest])} |"
 
 
-def items(*algorithms: Algorithm) -> str:
-    """What runs of some algorithms disclose, an item for each."""
+def items(*algorithms: Algorithm, differ_by: str = "") -> str:
+    """What runs of some algorithms disclose, an item for each, with the option they differ by."""
+    option = differ_by.rpartition(".")[2]
     return "".join(
-        f"- *{each.title}:* {' '.join(sentences(each.disclosures()))}\n" for each in algorithms
+        f"- *{each.title}{f', `{option}={attrgetter(differ_by)(each)}`' if option else ''}:* "
+        f"{' '.join(sentences(each.disclosures()))}\n"
+        for each in algorithms
     )
 
 
@@ -83,6 +92,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "README.md": leak_table,
     "docs/explanation/bits.md": partial(items, *BY_BITS, FedCMFS()),
     "docs/explanation/fedboss.md": partial(items, FedBOSS()),
+    "docs/explanation/fedcd.md": partial(items, *BY_AGGREGATION, differ_by="averaging.aggregation"),
+    "docs/explanation/fedcmfs.md": partial(items, *BY_REVEAL, differ_by="reveal"),
+    "docs/explanation/rfcd.md": partial(items, *BY_OBJECTIVE, differ_by="objective"),
+    "docs/compliance/gdpr.md": leak_table,
 }
 
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from cipherdag.audit.auditing import LedgerCheck, check_ledger
-from cipherdag.audit.bag import MAX_BYTES, Bag, packed, read_bag
+from cipherdag.audit.bag import MAX_BYTES, SIGNATURE_FILE, Bag, packed, read_bag
 from cipherdag.audit.contents import (
     COORDINATOR,
     ENVIRONMENT,
@@ -264,11 +264,15 @@ def _signer(bag: Bag, plan: Plan | None, study: Study | None) -> str:
     if plan is None:
         if bag.identity is not None:
             raise BundleError(f"the bundle is signed, and no {PLAN} says whose key that is")
+        if study is not None:
+            raise BundleError(f"{PLAN} is missing from the bundle, which holds a {STUDY}")
         return ""
     names = {member.identity: member.name for member in plan.cohort}
     if study is not None:
         names[study.coordinator] = COORDINATOR
-    if bag.identity is None or bag.identity not in names:
+    if bag.identity is None:
+        raise BundleError(f"{SIGNATURE_FILE} is missing from the bundle: nobody signed its files")
+    if bag.identity not in names:
         raise BundleError("neither a site of the plan nor the coordinator signed the bundle")
     return names[bag.identity]
 

@@ -17,6 +17,7 @@ from cipherdag.cli.site import code_lines
 if TYPE_CHECKING:
     from cipherdag.audit.bundle import BundleCheck
 
+UNSIGNED = "none, so anybody can have made these files"
 EXISTING = click.Path(exists=True, path_type=Path)
 
 
@@ -153,8 +154,8 @@ def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
         head = ledger.head
         said = f"{head.records} records, unbroken, signed; last hash {head.hash[:16]}"
         click.echo(f"ledger: {printable(head.site)}: {said}{ledger.received}")
-    if check.signer:
-        click.echo(f"signature: by {printable(check.signer)}, over all files")
+    signer = f"by {printable(check.signer)}, over all files" if check.signer else UNSIGNED
+    click.echo(f"signature: {signer}")
     if check.coordinator:
         click.echo("compare by telephone, since a bundle cannot show whose keys these are:")
         click.echo(code_lines("coordinator's", check.coordinator))

@@ -117,16 +117,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
             f"the study's engine is '{study.engine}', site.toml is made for '{engine}'",
             remedy="Make the site anew for the study's engine: with --files for 'files'.",
         )
-    if (
-        engine == "flare"
-        and settings.host
-        and (settings.host, settings.port) != (study.host, study.port)
-    ):
-        raise SiteNotReadyError(
-            f"site.toml names the coordinator {settings.host}:{settings.port}, the study names "
-            f"{study.host}:{study.port}",
-            remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
-        )
+    settings.check_host(study)
     before = _active(site, study)
     if engine == "flare":
         check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))

@@ -20,6 +20,7 @@ from cipherdag.protocol.messages import (
     COORDINATOR,
     DENIED,
     REPLIES,
+    SHORT_BYTES,
     TOO_MANY_WAIT,
     WAITING,
     Refusal,
@@ -152,7 +153,7 @@ class CohortChannel:
     def _read(
         self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]
     ) -> Reply | Refusal:
-        envelope = read_envelope(reply)
+        envelope = read_envelope(reply, topic)
         refused = envelope.topic == "refusal"
         try:
             body = open_envelope(
@@ -166,7 +167,7 @@ class CohortChannel:
             error.site = member.name
             raise
         if refused:
-            return decode(body, Refusal)
+            return decode(body, Refusal, SHORT_BYTES)
         return decode(body, kind)
 
 

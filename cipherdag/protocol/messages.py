@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body, digest, encode
-from cipherdag.protocol.plan import SESSION_BYTES, Plan, fewest_survivors
+from cipherdag.protocol.plan import MAX_SITES, SESSION_BYTES, PerSite, Plan, fewest_survivors
 from cipherdag.protocol.set_up_messages import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.questions.question import Question
 
@@ -43,6 +43,15 @@ Topic = Literal[
     "finish", "closed", "refusal",
 ]  # fmt: skip
 
+LONG: Final = frozenset({
+    "offers", "seals", "sealed", "commitments", "chances", "links", "linked",
+    "ask", "share", "open", "opened", "secure", "secured", "finish",
+})  # fmt: skip
+"""Messages that grow with the sites or the numbers; any other has `SHORT_BYTES` at most."""
+SHORT_BYTES: Final = 4 * 1024 * 1024
+
+Lines = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=4096)]
+"""Bits that were found before, each line an encoded `asked.Line`."""
 Verb = Literal["prepare", "square", "compare", "open"]
 """The steps of secure tests after the parts of all sites."""
 
@@ -73,11 +82,11 @@ class Ask(Body, frozen=True):
     """
 
     number: int
-    participants: tuple[int, ...]
+    participants: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SITES)]
     step: int
     content: bytes
     previous: bytes = b""
-    known: tuple[bytes, ...] = ()
+    known: Lines = ()
 
 
 class Share(Body, frozen=True):
@@ -96,9 +105,9 @@ class Share(Body, frozen=True):
 
     digest: bytes
     share: bytes
-    escrow: tuple[bytes, ...]
-    tags: tuple[bytes, ...]
-    found: tuple[bytes, ...] = ()
+    escrow: PerSite
+    tags: PerSite
+    found: Lines = ()
 
 
 class RoundRequest(Body, frozen=True):
@@ -110,7 +119,7 @@ class RoundRequest(Body, frozen=True):
 class Unmask(RoundRequest, frozen=True):
     """Asks for the seed that the sum needs, with the tags of all that share a key, in order."""
 
-    tags: tuple[bytes, ...]
+    tags: PerSite
 
 
 class Unmasked(Body, frozen=True):
@@ -138,7 +147,7 @@ class Open(RoundRequest, frozen=True):
     """Asks a site to open the combined ciphertext of the round, with all participants' seeds."""
 
     combined: bytes
-    seeds: tuple[bytes, ...]
+    seeds: PerSite
 
 
 class Opened(Body, frozen=True):
@@ -250,9 +259,13 @@ def open_envelope(
     return envelope.body
 
 
-def read_envelope(message: bytes) -> Envelope:
-    """Decode an envelope without trusting it: only length, form and version are checked."""
-    if len(message) > MAX_MESSAGE_BYTES:
+def read_envelope(message: bytes, topic: str | None = None) -> Envelope:
+    """Decode an envelope without trusting it: only length, form and version are checked.
+
+    The length is what a message of this topic may have, or of any where it is None.
+    """
+    short = topic is not None and topic not in LONG
+    if len(message) > (SHORT_BYTES if short else MAX_MESSAGE_BYTES):
         raise MalformedMessageError("the message is longer than the limit")
     try:
         envelope = _ENVELOPE.decode(message)

@@ -47,6 +47,8 @@ SPARSE: Final = "masking"
 """The protection whose keys may lie on a sparse graph."""
 LEAVING: Final = Fraction(1, 20)
 """The share of sites that may leave a run over a sparse graph."""
+MAX_SITES: Final = 4096
+"""Of a study, and so of a cohort."""
 MAX_TEXT: Final = 2000
 """Characters of the purpose, and of the requester."""
 
@@ -55,6 +57,8 @@ Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)}
 _DIGITS = re.compile(r"[0-9a-f]{8,32}")
 _SHOWN = 200  # characters of why a text is no plan
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+PerSite = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MAX_SITES)]
+"""Something for each of some sites; a longer one is refused before it takes memory."""
 
 
 class Member(Body, frozen=True, omit_defaults=True):

@@ -19,7 +19,7 @@ from cipherdag.errors import KeyAgreementError
 from cipherdag.graphs.relations import Relation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import Body, digest
-from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.plan import PerSite, Plan
 
 
 class ShownRecord(Body, frozen=True):
@@ -72,7 +72,7 @@ class Offers(Body, frozen=True):
     ``dealer`` are keys of the coordinator's own, for two sites.
     """
 
-    envelopes: tuple[bytes, ...]
+    envelopes: PerSite
     dealer: DealerKeys | None = None
 
 
@@ -90,9 +90,9 @@ class Seals(Body, frozen=True, omit_defaults=True):
     """
 
     transcript: bytes
-    ciphertexts: tuple[bytes, ...]
+    ciphertexts: PerSite
     chance: bytes
-    secrets: tuple[bytes, ...] = ()
+    secrets: PerSite = ()
     content: bytes = b""
     dealer: bytes = b""
     last_record: bytes = b""
@@ -116,13 +116,13 @@ class SharedContent(Body, frozen=True):
 class Sealed(Body, frozen=True):
     """The signed seals of the whole cohort in order, relayed as they were received."""
 
-    envelopes: tuple[bytes, ...]
+    envelopes: PerSite
 
 
 class Commitments(Body, frozen=True):
     """The signed offers of the whole cohort, relayed before the graph of keys is drawn by lot."""
 
-    envelopes: tuple[bytes, ...]
+    envelopes: PerSite
 
 
 class Chance(Body, frozen=True, omit_defaults=True):
@@ -140,7 +140,7 @@ class Chance(Body, frozen=True, omit_defaults=True):
 class Chances(Body, frozen=True):
     """The signed numbers of the whole cohort in order, relayed as they were received."""
 
-    envelopes: tuple[bytes, ...]
+    envelopes: PerSite
 
 
 class Links(Body, frozen=True):
@@ -153,8 +153,8 @@ class Links(Body, frozen=True):
         content: From the first site only, the sealed `SharedContent`, once for all.
     """
 
-    links: tuple[bytes, ...]
-    secrets: tuple[bytes, ...] = ()
+    links: PerSite
+    secrets: PerSite = ()
     content: bytes = b""
 
 
@@ -164,7 +164,7 @@ class Linked(Body, frozen=True):
     ``secrets`` are empty for the first site itself.
     """
 
-    links: tuple[bytes, ...]
+    links: PerSite
     secrets: bytes
     content: bytes
 

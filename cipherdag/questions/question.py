@@ -13,7 +13,7 @@ Leaks:
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from cipherdag import questions
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.errors import ParameterError
+from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.predicates import Predicates
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined, once_more
 from cipherdag.questions.encodings import Encoding, segments
@@ -70,6 +70,21 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def disclosures(self) -> tuple[Disclosure, ...]:
         """What this question discloses: of `discloses` what its encodings open."""
         return joined(*(each.discloses for each in self.encodings if each.length))
+
+    def check_declared(self, declared: Iterable[Disclosure]) -> None:
+        """Refuse to open anything but what was declared, and so approved, before the run.
+
+        Raises:
+            PolicyRefusedError: It opens something else, or does not say what.
+        """
+        said = [each.quantity.value for each in joined({*self.disclosures} - {*declared})]
+        if any(each.length and not each.discloses for each in self.encodings):
+            said.append("what it does not name")
+        if said:
+            raise PolicyRefusedError(
+                f"'{self.label}' would open {'; '.join(said)}, which the plan did not declare",
+                remedy="The installed algorithm is at fault: tell whoever wrote it.",
+            )
 
     @property
     def n_values(self) -> int:

@@ -15,10 +15,12 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import (
     AggregateRangeError,
+    CipherdagError,
     ForgedSumError,
     InconsistentQuestionError,
     KeyAgreementError,
     MalformedMessageError,
+    PolicyRefusedError,
     ProgramMismatchError,
     RefusedError,
     ReplayError,
@@ -45,6 +47,8 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import PLAN_FORMAT, make_plan
 from cipherdag.protocol.set_up_messages import Offer, Offers, Sealed
+from cipherdag.questions.disclosure import Quantity, sums
+from cipherdag.questions.encodings import Encoding
 from cipherdag.sites.record.ledger import read_releases
 
 PLANNED = FedPC(evidence="vote")
@@ -299,6 +303,28 @@ def test_sites_that_are_told_one_sum_in_other_bytes_do_not_agree():
         request = Unmask(shares[position].digest, tags_for(position, shares))
         assert refused(run.reply("unmask", request, site)) is InconsistentQuestionError
     assert run.seeds_that_left() == run.opened
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(sums(Quantity.BELIEFS), "beliefs in every edge"), ((), "what it does not name")],
+)
+def test_a_segment_that_the_approved_plan_did_not_declare_is_refused_unanswered(
+    monkeypatch, more, said
+):
+    kind = type(next(PLANNED.ask(Facts(5, 3, fewest=3))))
+    opened = kind.encodings.fget
+    monkeypatch.setattr(
+        kind, "encodings", property(lambda own: (*opened(own), Encoding(1, 1.0, more)))
+    )
+    ward = Ward.opened(algorithm=PLANNED)
+    with pytest.raises(CipherdagError):
+        run_program(ward.session, Replay(PLANNED.ask(Facts(5, 3, fewest=3))))
+    for runtime in ward.runtimes.values():
+        assert type(runtime.refused) is PolicyRefusedError
+        assert f"would open {said}, which the plan did not declare" in runtime.refused.message
+        left = {each.kind for each in read_releases(runtime.ledger.lines)}
+        assert left == {"offer", "seals", "schema-digest", "refusal"}
 
 
 # ------------------------------------------------------------------ other plans

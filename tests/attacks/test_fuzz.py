@@ -2,17 +2,33 @@
 
 import logging
 import re
+import time
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
+from adversary import Ward
 from fuzzing import asked_questions, attack, bodies, targets
 
 import cipherdag
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode
 from cipherdag.protocol.engines import channel
-from cipherdag.protocol.messages import read_envelope
+from cipherdag.protocol.messages import (
+    LONG,
+    OPERATIONS,
+    REPLIES,
+    SHORT_BYTES,
+    Ask,
+    Open,
+    Refusal,
+    Share,
+    read_envelope,
+    seal_envelope,
+)
+from cipherdag.protocol.plan import Member
+from cipherdag.protocol.set_up_messages import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.questions.question import question_kinds
 
 
@@ -42,6 +58,48 @@ def test_a_message_beyond_the_limit_is_refused_unread():
     for size, said in ((0, "not an envelope"), (1, "longer than the limit")):
         with pytest.raises(MalformedMessageError, match=said):
             read_envelope(bytes(MAX_MESSAGE_BYTES + size))
+
+
+SPARSE = {
+    Offers: "envelopes", Sealed: "envelopes", Commitments: "envelopes", Chances: "envelopes",
+    Linked: "links", Share: "tags", Open: "seeds", Ask: "participants",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SPARSE)
+def test_a_list_longer_than_any_cohort_takes_no_memory(kind):
+    """Two bytes an entry, and of ten million entries nothing to read: once 8 bytes of each."""
+    name = SPARSE[kind].encode()
+    content = b"\x81" + bytes([0xA0 + len(name)]) + name
+    content += b"\xdd" + (10_000_000).to_bytes(4, "big")
+    content += (b"\x01" if kind is Ask else b"\xc4\x00") * 10_000_000
+    tracemalloc.start()
+    with pytest.raises(MalformedMessageError):
+        decode(content, kind)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_a_short_message_may_not_be_long():
+    assert {*REPLIES, *REPLIES.values()} > LONG
+    for topic in sorted({*OPERATIONS, *REPLIES.values(), "refusal", "no-such"}):
+        said = "not an envelope" if topic in LONG else "longer than the limit"
+        with pytest.raises(MalformedMessageError, match=said):
+            read_envelope(bytes(SHORT_BYTES + 1), topic)
+
+
+def test_a_hundred_thousand_invented_sites_are_refused_unread():
+    ward = Ward()
+    invented = (Member(f"s{n}", n.to_bytes(32, "big")) for n in range(100_000))
+    plan = msgspec.structs.replace(ward.session._plan, cohort=tuple(invented))
+    about = {"session": plan.session, "sender": "coordinator", "topic": "invite", "body": plan}
+    message = seal_envelope(ward.coordinator, **about)
+    began = time.process_time()
+    reply = next(iter(ward.runtimes.values())).handle("invite", message)
+    assert time.process_time() - began < 0.1
+    body = decode(read_envelope(reply).body, Refusal)
+    assert body.message == "the message is longer than the limit"
 
 
 def test_no_engine_carries_a_longer_message_than_a_site_reads():

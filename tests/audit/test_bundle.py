@@ -16,7 +16,7 @@ import pytest
 from bundled_runs import REASON, approved_run, members, zipped
 
 from cipherdag import Federation, FedPC
-from cipherdag.audit import bag, crate
+from cipherdag.audit import auditing, bag, crate
 from cipherdag.audit import bundle as evidence
 from cipherdag.audit.bundle import bundle, verify_bundle
 from cipherdag.errors import BundleError, LedgerError, OutputError, ParameterError
@@ -346,7 +346,7 @@ PLAN, APPROVAL = "workflow/plan.json", "approvals/hospital-0.json"
 UNKNOWN = "neither a site of the plan nor the coordinator"
 OWN = "the site's own key"
 FORGED_SITES = [
-    (lambda _: EXCHANGED, None, UNKNOWN),
+    (lambda _: EXCHANGED, None, "signature.json is missing"),
     (lambda _: EXCHANGED, STRANGER, UNKNOWN),
     (lambda own: changed_plan(own, purpose="another purpose"), OWN, f"{APPROVAL} does not approve"),
     (lambda own: changed_approval(own, decision="denied"), OWN, f"{APPROVAL} does not approve"),
@@ -439,6 +439,35 @@ def test_a_signature_of_other_files_is_caught(of_site, of_coordinator, tmp_path)
     changed = relisted(members(of_site) | {name: members(of_coordinator)[name]})
     with pytest.raises(BundleError, match=r"signature\.json is not a signature"):
         verify_bundle(zipped(tmp_path / "c.zip", changed))
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        ((), r"signature\.json is missing from the bundle: nobody signed"),
+        ((PLAN, APPROVAL), r"workflow/plan\.json is missing from the bundle, which holds a study"),
+    ],
+)
+def test_a_signature_that_was_taken_off_is_named(of_site, tmp_path, gone, why):
+    def unlisted(entities):
+        parts = [part for part in entities["./"]["hasPart"] if part["@id"] not in gone]
+        entities["./"].update(hasPart=parts)
+
+    path = forged(of_site, tmp_path / "c.zip", in_metadata(of_site, unlisted), without=gone)
+    with pytest.raises(BundleError, match=why) as caught:
+        verify_bundle(path)
+    assert caught.value.effect == "the bundle proves nothing"
+    assert "send it again" in caught.value.remedy
+
+
+def test_a_record_whose_signature_was_taken_off_is_named_by_its_line(result, tmp_path):
+    folder = shutil.copytree(result, tmp_path / "result")
+    path = min(folder.rglob("*.jsonl"))
+    stripped = re.sub(r'"signature":"\w+"', '"signature":""', path.read_text("utf-8"), count=1)
+    path.write_text(stripped, "utf-8")
+    with pytest.raises(LedgerError, match="line 1") as caught:
+        auditing.verify(folder)
+    assert path.stem in str(caught.value)
 
 
 def test_a_plan_that_nobody_approved_is_caught_though_a_site_signs(approved, of_site, tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pandas as pd
 import pytest
 from trials import DRAWN, FOLLOWED, beds, clinics, followed, patients, replayed
 
-from cipherdag import Effect, FedPC, GraphCheck, RFcd
+from cipherdag import Effect, FedPC, GraphCheck, RFcd, testing
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests
 from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.evidence.registry import EVIDENCE
@@ -31,7 +33,7 @@ from cipherdag.questions.disclosure import (
 )
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import question_kinds
+from cipherdag.questions.question import Question, question_kinds
 from cipherdag.questions.scores.score_bits import ScoreBits
 from cipherdag.results import sentences as ledger
 from cipherdag.sites.policy.policy import Policy
@@ -145,6 +147,52 @@ def test_a_kind_of_question_that_hides_something_from_ledgers_is_caught(
     monkeypatch.setitem(ledger.DISCLOSED, kind, less(ledger.DISCLOSED[kind], quantity))
     with pytest.raises(AssertionError, match=f"does not declare {quantity}"):
         opens_only_what_it_declares(replayed("fedpc"))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_whatever_is_hidden_or_opened_beyond_is_caught(name, monkeypatch):
+    """Each quantity hidden by the algorithm, and each kind of question with a field more."""
+    trial = replayed(name)
+    heard = testing._heard(trial)
+    monkeypatch.setattr(testing, "_heard", lambda _: heard)
+    opens_only_what_it_declares(trial)
+    parts = {part.kind: part for question, _ in heard[2] for part in question.parts}
+    opened = {each for part in parts.values() for each in part.disclosures}
+    own, declared = type(trial.algorithm), trial.algorithm.disclosures()
+    mutants = [
+        (own, "disclosures", lambda _, kept=tuple({*declared} - {gone}): kept) for gone in opened
+    ]
+    unasked = next(each for each in map(Disclosure, Quantity) if each not in declared)
+    for kind in {type(part) for part in parts.values()}:
+        field, more = "encodings", Encoding(1, 1.0, (unasked,))
+        if kind.disclosures is not Question.disclosures:  # bits are opened, and no segment
+            field, more = "disclosures", unasked
+        read = getattr(kind, field).fget
+        mutants.append((kind, field, property(lambda own, r=read, m=more: (*r(own), m))))
+    assert len(mutants) >= 2
+    for owner, field, mutant in mutants:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, field, mutant)
+            with pytest.raises(AssertionError, match="does not declare"):
+                opens_only_what_it_declares(trial)
+
+
+sys.path.insert(0, str(ROOT / "docs"))
+disclosed = importlib.import_module("disclosures")
+
+
+@pytest.mark.parametrize("name", disclosed.PAGES)
+def test_a_sentence_that_is_changed_on_a_page_is_caught(name, tmp_path, monkeypatch):
+    for page in disclosed.PAGES:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).write_text((ROOT / page).read_text("utf-8"), "utf-8")
+    monkeypatch.setattr(disclosed, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["disclosures.py", "--check"])
+    assert disclosed.main() == 0
+    before, mark, said = (ROOT / name).read_text("utf-8").partition(disclosed.BEGIN)
+    (quantity, *_) = (each for each in Quantity if each in said)
+    (tmp_path / name).write_text(before + mark + said.replace(quantity, "nothing", 1), "utf-8")
+    assert disclosed.main() == 1
 
 
 def test_a_value_that_nobody_declared_is_caught(monkeypatch):

@@ -54,12 +54,25 @@ def test_what_is_copied_is_there_and_all_that_the_build_needs():
     assert {"pyproject.toml", PROJECT["readme"], *PROJECT["license-files"]} <= set(copied)
 
 
-def test_versions_are_pinned_and_extras_exist():
+def test_every_file_that_is_installed_is_held_to_its_hash_and_the_build_to_its_pins():
     (line,) = (text for text in texts("RUN") if "pip install" in text)
-    assert "--constraint constraints.txt" in line
-    assert "--no-cache-dir" in line
-    extras = re.search(r"'\.\[([\w,]+)\]'", line)[1].split(",")
-    assert set(extras) <= set(PROJECT["optional-dependencies"])
+    all_else, own = re.findall(r"pip install (.*?)(?= &&|$)", line)
+    given = dict(text.split("=", 1) for text in texts("ARG"))
+    assert given["LOCK"] == '"--require-hashes --requirement requirements.txt"'
+    assert all_else.endswith("$LOCK")
+    assert own.endswith("--no-deps --constraint constraints.txt .")
+    assert all("--no-cache-dir" in each for each in (all_else, own))
+    extras = re.search(r"\.\[([\w,]+)\]", (DEPLOY / "Containerfile").read_text("utf-8"))[1]
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+    hashed = [text for text in blocks_with_pip() if "systemctl" in text]
+    assert hashed
+    assert all("--require-hashes --requirement deploy/requirements.txt" in text for text in hashed)
+
+
+def blocks_with_pip():
+    return [
+        text for text in re.findall(r"```.*?\n(.*?)```", PAGE, re.DOTALL) if "pip install" in text
+    ]
 
 
 def test_it_runs_as_a_user_without_rights_in_the_site_s_folder():

@@ -53,6 +53,7 @@ from cipherdag.protocol.progress import LedgerHead
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
 from cipherdag.sites.record.ledger import Ledger, ledger_lines
+from cipherdag.sites.study.doctor import examine
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     Approval,
@@ -602,6 +603,24 @@ def test_a_site_that_is_not_activated_does_not_answer(hospitals):
     with pytest.raises(SiteNotReadyError, match="not activated"):
         hospitals.handler("hospital-0")
     os.close(lock(folder.path / ".lock", wait_s=0.0))
+
+
+@pytest.mark.parametrize("address", [("elsewhere.example", 8002), ("localhost", 443)])
+def test_a_coordinator_s_address_that_is_edited_after_activation_is_named(
+    hospitals, caplog, address
+):
+    folder = hospitals.folders["hospital-0"]
+    host, port = address
+    settings = msgspec.structs.replace(folder.settings(), host=host, port=port)
+    folder.settings_path.write_text(settings.dumps(), "utf-8")
+    said = f"names the coordinator {host}:{port}, the study names localhost:8002"
+    (finding,) = (
+        each for each in examine(folder, rehearse=lambda _: None) if each.check == "study"
+    )
+    assert (finding.state, said in finding.finding) == ("fail", True)
+    with pytest.raises(SiteNotReadyError):
+        whole_run(hospitals)
+    assert said in caplog.text
 
 
 # runs over the folders

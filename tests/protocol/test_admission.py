@@ -36,6 +36,7 @@ from cipherdag.protocol.states import SET_UP
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.session import serving
 from cipherdag.sites.session.runtime import SiteRuntime
 
 NAME = "hospital-0"
@@ -115,9 +116,9 @@ def test_a_site_reads_and_verifies_every_message_once(hospitals, monkeypatch, re
     opened, verified = [], []
     read, verify = messages.read_envelope, messages.verify
 
-    def counted_read(message):
+    def counted_read(message, *topic):
         opened.append(message)
-        return read(message)
+        return read(message, *topic)
 
     def counted_verify(public, *parts):
         verified.append(public)
@@ -144,6 +145,19 @@ def recording(handlers, engine):
         return handlers[NAME](operation, message)
 
     return handle
+
+
+def test_a_coordinator_that_asks_in_vain_does_not_fill_the_ledger(hospitals, monkeypatch, caplog):
+    """Whether it varies what is refused or repeats it, and an honest run goes on a minute later."""
+    handlers = hospitals.handlers()
+    about = [coordinator_s(hospitals, "finish", Finish(n), bytes([n]) * 16) for n in range(200)]
+    replies = [handlers[NAME]("finish", message) for message in about + about[:1] * 200]
+    lines = hospitals.folders[NAME].ledger_path.read_text("utf-8").splitlines()
+    assert len(lines) == serving.MOST_IN_VAIN
+    assert [len(reply) > 0 for reply in replies] == [True] * 60 + [False] * 340
+    monkeypatch.setattr(serving, "VAIN_S", 0.0)
+    run(hospitals, handlers)
+    assert "340 more messages" in caplog.text
 
 
 # the reasons in their order: a message at fault in two ways is refused for the first

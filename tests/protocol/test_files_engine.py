@@ -7,6 +7,7 @@ import os
 import random
 import threading
 import time
+import tracemalloc
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -272,6 +273,25 @@ def test_a_file_that_grows_is_taken_once_it_is_whole(tmp_path):
     os.utime(path, ns=(0, 0))
     assert receiver.next(0) == (5, b"m" * 1000)
     assert said == []
+
+
+def test_a_file_of_holes_costs_no_memory_and_is_refused(tmp_path):
+    """Thousands of the longest take no room in a share; each was read whole, again and again."""
+    said = []
+    receiver = Receiver(tmp_path, key(), lambda why, _name: said.append(why), stale_s=0.0)
+    for number in range(5, 8):
+        path = tmp_path / named(number, b"", length=folder.MOST_BYTES, digest=f"{number:064}")
+        path.write_bytes(b"begun")
+        os.truncate(path, folder.MOST_BYTES)
+    content = key().seal(9, b"ours")
+    (tmp_path / named(9, content)).write_bytes(content)
+    tracemalloc.start()
+    assert receiver.next(0) == (9, b"ours")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    receiver.next(9)
+    assert said == [folder.CUT_SHORT] * 3
 
 
 def test_a_file_that_was_given_up_is_taken_when_it_is_whole_after_all(tmp_path):

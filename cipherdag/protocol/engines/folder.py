@@ -53,7 +53,7 @@ ODD_NAME: Final = "a file with a name that no message has"
 NOT_PLAIN: Final = "what is no plain file: a link, a folder, a device"
 TOO_LONG: Final = "a file longer than a message may be"
 OVERLONG: Final = "a file longer than its name says"
-CUT_SHORT: Final = "a file that is shorter than its name says, and does not grow"
+CUT_SHORT: Final = "a file that holds less than its name says, and does not grow"
 ALTERED: Final = "a file that is not what its name says"
 NOT_SEALED: Final = "a file that the other end did not seal for here"
 RECEIVED: Final = "a file that was received before, or comes out of order"
@@ -292,11 +292,15 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def _content(where: int, name: str, length: int) -> bytes:
-    """Up to so many bytes of a plain file; none where it is another by now, or gone."""
+    """Up to so many bytes of a plain file; none where it has holes, is another by now, or gone."""
     try:
         with os.fdopen(os.open(name, _OF_A_FILE, dir_fd=where), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            about = os.fstat(file.fileno())
+            # a hole takes memory here and no disk there; nothing sealed has one
+            whole = about.st_size and os.lseek(file.fileno(), 0, os.SEEK_HOLE) == about.st_size
+            if not stat.S_ISREG(about.st_mode) or not whole:
                 return b""
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
             return file.read(length)
     except OSError:
         return b""

@@ -98,7 +98,7 @@ def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incom
     session, signed = bytes(SESSION_BYTES), False
     content: Body | PrivacyError
     try:
-        envelope = messages.read_envelope(message)
+        envelope = messages.read_envelope(message, operation)
         session, sender = envelope.session, messages.COORDINATOR
         body = messages.open_envelope(
             envelope, identity=coordinator, session=session, sender=sender, topic=operation

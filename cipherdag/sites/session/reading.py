@@ -55,7 +55,7 @@ def read_relayed(
     topic, purpose = PURPOSES[kind]
     bodies = [
         open_envelope(
-            read_envelope(envelope),
+            read_envelope(envelope, topic),
             identity=member.identity,
             session=session,
             sender=member.name,

@@ -138,7 +138,7 @@ class Rounds:
             InconsistentQuestionError: The coordinator derived another question than this site.
             CohortError: The sites asked are not among those still there, are not in order, leave
                 this site out, or are too few.
-            PolicyRefusedError: The site's policy forbids it.
+            PolicyRefusedError: The site's policy forbids it, or the plan did not declare it.
             DifferencingError: Another run opened a sum over nearly these sites.
         """
         if ask.number != self._number + 1:
@@ -148,6 +148,8 @@ class Rounds:
         everyone = tuple(range(len(self.plan.cohort)))
         self._sites.check(ask.participants, self._present or everyone)
         question, content = self._asked(ask)
+        if self.program.algorithm is not None:
+            question.check_declared(self.program.algorithm.disclosures())
         self.policy.check_question(question, round_number=ask.number, values_so_far=self._values)
         self.coverage.check(question, len(ask.participants))
         if self.daily is not None:

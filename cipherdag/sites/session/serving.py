@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,14 @@ from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
 from cipherdag.sites.record.asked_bits import AskedBits
-from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
+from cipherdag.sites.record.ledger import (
+    ENGINE_START,
+    REFUSAL,
+    REPEAT,
+    WAITS,
+    Ledger,
+    read_releases,
+)
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.session_log import Answered, SessionLog
 from cipherdag.sites.record.witnesses import Witness
@@ -58,6 +66,10 @@ from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
+
+MOST_IN_VAIN = 60
+"""Refusals and repeats within `VAIN_S`, each a line of the ledger, before a site falls silent."""
+VAIN_S = 60.0
 
 log = logging.getLogger("cipherdag.site")
 
@@ -88,6 +100,7 @@ def open_site(
     """
     site.check_keys()
     settings = site.settings()
+    settings.check_host(study)
     policy = site.policy_in(study)
     schema = Schema.load(site.schema_path(settings))
     table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
@@ -175,6 +188,8 @@ class KeptSite:
         self._open: SiteRuntime | RefusingSite | None = None
         self._read: list[tuple[int, int]] = []
         self._heard = time.monotonic()
+        self._in_vain: deque[float] = deque(maxlen=MOST_IN_VAIN)
+        self._unheard = 0
         self.held = lock(folder / ".lock", wait_s=lock_wait_s)
         try:
             self._coordinator = self._site.study().coordinator
@@ -187,12 +202,16 @@ class KeptSite:
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message, one at a time; see `SiteRuntime.handle`.
 
+        Nothing leaves, and no line is written, after too many that were refused or repeated.
+
         Raises:
             SiteNotReadyError: The key or the study cannot be read any more.
             PrivacyError: The key or the study cannot be trusted any more.
         """
         with self._answering:
             self._heard = time.monotonic()
+            if self._crowded():
+                return b""
             incoming = open_message(operation, message, coordinator=self._coordinator)
             session = incoming.session if operation == "invite" and incoming.signed else b""
             ended, other = session in self._ended, session not in (b"", self._session)
@@ -202,8 +221,24 @@ class KeptSite:
                 self._read = self._files()
                 self._open = self._opened()
             if ended:
-                return self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
-            return self._answered(self._open, incoming, message)
+                reply = self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
+            else:
+                reply = self._answered(self._open, incoming, message)
+            last = self._open.ledger.last if self._open and self._open.ledger else None
+            if last is not None and last.release.kind in (REFUSAL, REPEAT, WAITS):
+                self._in_vain.append(self._heard)
+            return reply
+
+    def _crowded(self) -> bool:
+        """Whether the last `VAIN_S` had as many refusals and repeats as a ledger takes."""
+        full = len(self._in_vain) == MOST_IN_VAIN
+        if full and self._heard - self._in_vain[0] < VAIN_S:
+            self._unheard += 1
+            return True
+        if self._unheard:
+            log.warning("%d more messages came in a minute, and had no answer", self._unheard)
+            self._unheard = 0
+        return False
 
     def _answered(self, site: SiteRuntime | RefusingSite, said: Incoming, message: bytes) -> bytes:
         """The answer; where the run outlasts this process, once it is written down."""

@@ -122,6 +122,7 @@ def _keys(site: SiteFolder) -> Iterator[CheckResult]:
 def _study(site: SiteFolder) -> tuple[Study | None, list[CheckResult]]:
     try:
         study = site.study()
+        site.settings().check_host(study)
     except CipherdagError as error:
         state = "warn" if not site.study_path.exists() else "fail"
         return None, [CheckResult("study", state, error.message, error.remedy)]  # type: ignore[arg-type]

@@ -108,6 +108,16 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """What carries the site's messages."""
         return "files" if self.files else "flare"
 
+    def check_host(self, study: Study) -> None:
+        """Raise SiteNotReadyError for another coordinator's address than the study's."""
+        ours, signed = (self.host, self.port), (study.host, study.port)
+        if study.engine == "flare" and self.host and ours != signed:
+            raise SiteNotReadyError(
+                f"site.toml names the coordinator {self.host}:{self.port}, the study names "
+                f"{study.host}:{study.port}",
+                remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
+            )
+
     def dumps(self) -> str:
         """The settings as commented TOML."""
         lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]

@@ -22,13 +22,12 @@ import msgspec
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
 from cipherdag.privacy.keys.pairing import mismatch
-from cipherdag.protocol.plan import COLLUDERS
+from cipherdag.protocol.plan import COLLUDERS, MAX_SITES
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
 EngineName = Literal["flare", "files"]
 
 FORMAT: Final = 1
-MAX_SITES: Final = 4096
 MAX_VERSIONS: Final = 2000
 REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
 STUDY_DOMAIN: Final = b"cipherdag study"
