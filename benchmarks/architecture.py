@@ -40,11 +40,11 @@ LIMITS = {
     "lines of the longest function": 70,
 }
 BUDGETS = {
-    "algorithms": 14671,
+    "algorithms": 14680,
     "audit": 1499,
     "cli": 4586,
     "deployment": 1897,
-    "federation": 1806,
+    "federation": 1814,
     "findings": 3954,
     "graphs": 6333,
     "pages": 267,

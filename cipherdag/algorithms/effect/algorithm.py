@@ -29,7 +29,7 @@ from cipherdag.algorithms.parameters import (
     without,
 )
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import DataError, ParameterError
+from cipherdag.errors import DataError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, LeftOut
 from cipherdag.findings.estimated_effect import EstimatedEffect
 from cipherdag.findings.finding import Report
@@ -49,7 +49,6 @@ from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 
 TWO = 2
-MOST_NAMED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +172,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         )
         read_sets(self.adjust)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Treatment, outcome, and what any set adjusts for."""
+        sets = (name for one in read_sets(self.adjust) for name in one.adjust)
+        return self.treatment, self.outcome, *sets
+
     def used(self, conclusion: EstimatedEffect, columns: ColumnTypes | None) -> dict[str, Any]:
         """With the estimator that was used, and without the options of others."""
         estimator, used = conclusion.estimator, Algorithm.used(self, conclusion, columns)
@@ -199,9 +204,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         return over_one_cohort(self._run(facts), facts.present)
 
     def _run(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
-        treatment, outcome = (_position(facts, name) for name in (self.treatment, self.outcome))
+        treatment, outcome = facts.position(self.treatment), facts.position(self.outcome)
         sets = read_sets(self.adjust)
-        adjust = [tuple(sorted(_position(facts, name) for name in one.adjust)) for one in sets]
+        adjust = [tuple(sorted(facts.position(name) for name in one.adjust)) for one in sets]
         for positions in adjust:
             named = (treatment, outcome, *positions)
             twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
@@ -241,7 +246,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 remedy="Adjust for fewer or coarser variables, or choose another estimator.",
             )
         parents = (
-            None if one.parents is None else tuple(sorted(_position(facts, v) for v in one.parents))
+            None if one.parents is None else tuple(sorted(facts.position(v) for v in one.parents))
             for one in sets
         )
         return EffectOutcome(
@@ -371,13 +376,3 @@ def _determined(outcome: EffectOutcome, adjust: tuple[int, ...], facts: Facts) -
                 "shows what another treatment would have done: the estimate is a guess of the "
                 "model. Adjust for other variables."
             )
-
-
-def _position(facts: Facts, name: str) -> int:
-    if name not in facts.names:
-        raise ParameterError(
-            f"an effect names '{name}', which is no variable",
-            remedy=f"There are {', '.join(facts.names[:MOST_NAMED])}"
-            + (" and others." if len(facts.names) > MOST_NAMED else "."),
-        )
-    return facts.names.index(name)

@@ -416,8 +416,8 @@ def test_what_is_not_identified_by_adjustment_is_refused_and_says_why():
     ("changes", "said"),
     [
         ({"treatment": ""}, "needs the names"),
-        ({"treatment": "dose"}, "names 'dose', which is no variable"),
-        ({"adjust": "age,nobody"}, "names 'nobody', which is no variable"),
+        ({"treatment": "dose"}, "there is no column 'dose'"),
+        ({"adjust": "age,nobody"}, "there is no column 'nobody'"),
         ({"adjust": "age,drug"}, "names 'drug' twice"),
         ({"adjust": '["age"'}, "no list of names in JSON"),
         ({"outcome": "stage"}, "'stage' has 3 categories"),
