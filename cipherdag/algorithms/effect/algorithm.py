@@ -7,7 +7,7 @@ and its standard error follow from two more sums: those of the same estimator on
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
-from cipherdag.algorithms.effect.sets import read_sets, written_sets
+from cipherdag.algorithms.effect.sets import joined_sets, read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
     check_parameters,
@@ -86,6 +86,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         adjust: Names of what to adjust for, with commas between them; or a list in JSON.
         graph: A graph that says what to adjust for. It is asked at once, and the plan has the
             sets in its place.
+        graphs: In Python, several graphs, such as a learnt one and its replicates: the effect is
+            estimated given every set of causes of the treatment that one of them allows, and
+            `EstimatedEffect.range` spans all intervals.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
             if either is; ``linear``: the coefficient of the treatment in one linear model;
@@ -126,6 +129,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     retired: ClassVar[dict[str, object]] = {"between": True}
 
     query: InitVar[Answer | None] = field(default=None, kw_only=False)
+    graphs: InitVar[Sequence[CausalGraph]] = ()
     treatment: str = ""
     outcome: str = ""
     adjust: str = ""
@@ -139,8 +143,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
-    def __post_init__(self, query: Answer | None) -> None:
+    def __post_init__(self, query: Answer | None, graphs: Sequence[CausalGraph]) -> None:
         check_parameters(self)
+        if graphs:
+            alone = query is None and not (self.adjust or self.graph)
+            require(alone, "the graphs say what to adjust for: give no other")
+            object.__setattr__(self, "adjust", joined_sets(graphs, self.treatment, self.outcome))
         if self.graph:
             require(
                 query is None and not self.adjust,

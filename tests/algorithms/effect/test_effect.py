@@ -12,7 +12,7 @@ from driving import drive, plain_sum
 from scipy import stats
 from statsmodels.treatment.treatment_effects import TreatmentEffect
 
-from cipherdag import CausalGraph, Effect, Federation, Policy
+from cipherdag import CausalGraph, Effect, Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.estimation.effect_stages import (
@@ -385,7 +385,12 @@ def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds(
         )  # fmt: skip
         assert own.contrasts == alone[own.adjust].finding.sets[0].contrasts
     told = [0.0 if own.why else own.contrasts[0].estimate for own in found.finding.sets]
-    assert found.finding.range == (min(told), max(told))
+    ends = [
+        (own.contrasts[0].low, own.contrasts[0].high) for own in found.finding.sets if not own.why
+    ]
+    low, high = zip(*ends, (0.0, 0.0), strict=True)
+    assert found.finding.range == (min(low), max(high))
+    assert found.finding.range[1] > max(told)
     assert len(found.rounds) == max(len(own.rounds) for own in alone.values())
     assert sorted(set(found.table("effects")["estimate"])) == sorted(set(told))
 
@@ -698,3 +703,33 @@ def test_to_leave_sites_out_is_offered_where_enough_are_left():
 def test_a_treatment_that_is_adjusted_for_is_refused_with_a_hint():
     with pytest.raises(ParameterError, match="'drug' twice; adjust names neither"):
         estimated(patients(), treatment="drug", outcome="cost", adjust="drug,age")
+
+
+def test_the_sets_of_several_graphs_are_each_estimated_and_the_range_spans_all():
+    names = ["age", "sex", "drug", "cost"]
+    shared = [("age", "drug"), ("age", "cost"), ("drug", "cost")]
+    graphs = [
+        CausalGraph.from_edges(names, directed=[*shared, *more])
+        for more in ([], [("sex", "drug"), ("sex", "cost")], [])
+    ]
+    found = estimated(
+        patients(), **_fields(Effect(graphs=graphs, treatment="drug", outcome="cost"))
+    )
+    assert [own.adjust for own in found.finding.sets] == [("age",), ("age", "sex")]
+    ends = [own.contrasts[0] for own in found.finding.sets]
+    assert found.finding.range == (min(e.low for e in ends), max(e.high for e in ends))
+    with pytest.raises(ParameterError, match="give no other"):
+        Effect(graphs=graphs, treatment="drug", outcome="cost", adjust="age")
+
+
+def test_replicates_are_graphs_that_an_effect_takes():
+    rng = np.random.default_rng(8)
+    a = rng.normal(size=600)
+    rows = pd.DataFrame({"a": a, "b": a + rng.normal(size=600), "c": rng.normal(size=600)})
+    found = Federation.split(rows, 3, device="cpu").run(FedPC(bootstrap=5), seed=3).finding
+    counted = found.confidences.of("a", "b")
+    drawn = [graph.edges for graph in found.replicates]
+    assert len(drawn) == 5
+    assert sum(("a", "b") in [(e.source, e.target) for e in edges] for edges in drawn) == 5
+    assert counted.joined == 5
+    assert Effect(graphs=[found.graph, *found.replicates], treatment="a", outcome="b").adjust
