@@ -40,7 +40,7 @@ LIMITS = {
     "lines of the longest function": 70,
 }
 BUDGETS = {
-    "algorithms": 14721,
+    "algorithms": 14784,
     "audit": 1499,
     "cli": 4586,
     "deployment": 1897,
@@ -54,7 +54,7 @@ BUDGETS = {
     "questions": 5469,
     "results": 1486,
     "sites": 22616,
-    "statistics": 1659,
+    "statistics": 1689,
     "the root": 994,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
