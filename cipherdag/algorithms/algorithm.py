@@ -35,6 +35,7 @@ from cipherdag.questions.question import Question
 
 EMPTY: tuple[Any, ...] = ("", (), None)
 """Values of parameters that say nothing."""
+MOST_SHOWN = 20
 Reading = Literal["labels", "interventions", "relations"]
 Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
@@ -75,6 +76,21 @@ class Facts:
         if not self.names:
             numbers = tuple(str(number) for number in range(1, self.n_variables + 1))
             object.__setattr__(self, "names", numbers)
+
+    def position(self, name: str) -> int:
+        """The position of a column that a parameter names.
+
+        Raises:
+            ParameterError: There is none.
+        """
+        if name not in self.names:
+            shown = ", ".join(self.names[:MOST_SHOWN])
+            raise ParameterError(
+                f"there is no column '{name}'",
+                remedy=f"Columns are called {shown}{' ...' * (len(self.names) > MOST_SHOWN)}"
+                + ("; say each column of a list by itself." if "," in name else "."),
+            )
+        return self.names.index(name)
 
     def referred(self, effect: EffectSize | None, *pair: int) -> EffectSize | None:
         """The effect of two variables with the categories that its sign is of."""
@@ -185,6 +201,11 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         Raises:
             ParameterError: Some do not.
         """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that parameters name, an empty name for none; no column by default."""
+        return ()
 
     def check_measured(self, measured: Measured) -> None:
         """Refuse sites that lack variables; an algorithm that takes them says otherwise.

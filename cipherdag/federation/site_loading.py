@@ -299,10 +299,18 @@ def check_required_columns(algorithm: Algorithm[Any, Any], sites: Sequence[Site]
     """Refuse sites without what the algorithm reads.
 
     Raises:
+        ParameterError: It names a column that is left out.
         ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
             every site, unless the schema allows it.
         SchemaError: It reads interventions, and no row of any site names one.
     """
+    for name in algorithm.columns:
+        if name in sites[0].table.schema.ignored:
+            raise ParameterError(
+                f"column '{name}' takes no part: it holds one value only, or the schema ignores it",
+                remedy="Give a schema that names both categories of the column, or calls it "
+                "continuous, with allow_constant = true.",
+            )
     if "labels" in algorithm.reads:
         _check_labels(sites)
     marks = [site.table.interventions for site in sites]

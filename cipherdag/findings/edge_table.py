@@ -219,12 +219,11 @@ def why(edge: EdgeEvidence) -> str:
         return "required by background knowledge"
     if edge.stands_on_evidence:
         return ""
-    if edge.tests is None:
-        return "never tested"
-    tests = edge.tests
-    if edge.status == "untested":
-        return f"never tested ({tests.reason})"
-    return f"{tests.undone} of {tests.asked} {tests.unit}s not done ({tests.reason})"
+    which, reason, were = "the test", "", "was"
+    if (tests := edge.tests) is not None:
+        reason, were = f" ({tests.reason})", "was" if tests.undone == 1 else "were"
+        which = f"{tests.undone} of {tests.asked} {tests.unit}s" if tests.asked > 1 else "the test"
+    return f"may be connected; {which} that could separate them {were} not done{reason}"
 
 
 def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ...]:

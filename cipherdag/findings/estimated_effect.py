@@ -70,7 +70,7 @@ class EstimatedEffect(Finding):
         """The difference in means, or per unit of the treatment, of the first set.
 
         Of a treatment with more than two categories the first one against the reference. NaN where
-        it is not estimated. The table ``effects`` has all, `range` how far they lie apart.
+        it is not estimated. The table ``effects`` has all, `range` what their intervals span.
         """
         return self._first.estimate
 
@@ -86,9 +86,13 @@ class EstimatedEffect(Finding):
 
     @property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest difference over all sets that were estimated."""
-        estimates = [one.estimate for each in self.sets for one in _contrasts(each)[:1]]
-        return min(estimates, default=math.nan), max(estimates, default=math.nan)
+        """The hull of the 95 % intervals of the difference over all sets that were estimated.
+
+        It holds the truth at least as often as the interval of the set that is right.
+        """
+        first = [one for each in self.sets for one in _contrasts(each)[:1]]
+        low = min((one.low for one in first), default=math.nan)
+        return low, max((one.high for one in first), default=math.nan)
 
     @property
     def _first(self) -> Contrast:
@@ -125,8 +129,10 @@ class EstimatedEffect(Finding):
         pair = self._pair(one.arm)
         if len(self.sets) == 1:
             return pair
-        causes = ", ".join(effect.parents or ()) or "none"
-        return f"{NO_EFFECT if effect.why else pair}, if its causes are {causes}"
+        said = NO_EFFECT if effect.why else pair
+        if effect.parents is None:
+            return f"{said}, adjusted for {', '.join(effect.adjust) or 'nothing'}"
+        return f"{said}, if its causes are {', '.join(effect.parents) or 'none'}"
 
     @property
     def unmeasured_lines(self) -> list[str]:
@@ -152,7 +158,8 @@ class EstimatedEffect(Finding):
         lines += shortened([f"{line[:1].upper()}{line[1:]}" for line in self.unmeasured_lines])
         if len(self.sets) > 1:
             low, high = self.range
-            lines.append(f"Between {shown(low)} and {shown(high)}, as the graph leaves it open.")
+            ends = f"Between {shown(low)} and {shown(high)}"
+            lines.append(f"{ends} over all of these intervals, as the graph leaves it open.")
         return lines
 
     def _set_lines(self, effect: AdjustedEffect) -> Iterator[str]:

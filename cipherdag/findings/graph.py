@@ -119,6 +119,11 @@ class LearntGraph(GraphFinding[CausalGraph]):
         return edge_differences(_as_cpdag(self.graph), there)
 
     @property
+    def replicates(self) -> tuple[CausalGraph, ...]:
+        """The graph of every bootstrap replicate; none without replicates, or of an old result."""
+        return () if self.confidences is None else self.confidences.graphs(self.graph)
+
+    @property
     def _notes(self) -> tuple[str, ...]:
         return (self.dag_note,) if self.dag_note else ()
 

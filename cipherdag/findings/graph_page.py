@@ -105,21 +105,22 @@ def graph_sections(finding: GraphFinding[CausalGraph], truth: CausalGraph | None
 def edge_in_words(
     edge: Edge, said: str, evidence: EdgeEvidence | None, units: Mapping[str, str]
 ) -> str:
-    """An edge in sentences: what it says, its size with reference and unit, what is uncertain.
+    """An edge in sentences: what it says, its size with reference and unit.
 
-    ``said`` is what the mark that is drawn says; units of numbers are by column.
+    ``said`` is what the mark that is drawn says; an edge that stands since tests were not done says
+    that alone, and no cause. Units of numbers are by column.
     """
     a, b = (
         f"{name} ({units[name]})" if name in units else name for name in (edge.source, edge.target)
     )
     sentences = [said.format(a=a, b=b)]
+    if evidence is not None and not evidence.stands_on_evidence:
+        sentences = [f"{a} and {b} {why(evidence)}."]
     if evidence is not None and evidence.effect is not None:
         given = f"Among rows with the same {', '.join(evidence.given)}, " if evidence.given else ""
         sentences.append(f"{given}{_effect_in_words(evidence.effect, edge, (a, b))}.")
     if evidence is not None and evidence.known:
         sentences.append(f"You gave {SUPPLIED[evidence.known]} before the run.")
-    elif evidence is not None and not evidence.stands_on_evidence:
-        sentences.append(f"Uncertain: {why(evidence)}.")
     return " ".join(sentences)
 
 

@@ -153,6 +153,36 @@ def log_rank(parts: LogRankParts) -> LogRank:
     return LogRank(statistic, dof, *counts)
 
 
+def ratio_trend(
+    events: FloatVector,
+    at_risk: FloatVector,
+    all_events: FloatVector,
+    all_at_risk: FloatVector,
+    weights: FloatVector,
+) -> float:
+    """Test whether a group's ratio of hazards goes with weights of bins, all of shape (B,).
+
+    Returns:
+        The p-value of the score test at the constant ratio that fits; 1 where nothing is to test.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import erfc, expit
+
+    others = all_at_risk - at_risk
+    there = (all_events > 0) & (at_risk > 0) & (others > 0)
+    events, total, weights = events[there], all_events[there], weights[there]
+    odds = np.log(at_risk[there] / others[there])
+    if not 0.0 < events.sum() < total.sum():
+        return 1.0
+    ratio = brentq(lambda log: float((events - total * expit(odds + log)).sum()), -30.0, 30.0)
+    share = expit(odds + ratio)
+    variance = total * share * (1.0 - share)
+    weights = weights - (weights * variance).sum() / variance.sum()
+    spread = (weights**2 * variance).sum()
+    score = (weights * (events - total * share)).sum()
+    return float(erfc(abs(score) / np.sqrt(2.0 * spread))) if spread > 0.0 else 1.0
+
+
 def quadratic_form(difference: FloatVector, variance: FloatVector) -> tuple[float, int]:
     """Compute d' V^- d of a difference d, shape (m,), and the rank of its variance V, (m, m)."""
     scale = np.sqrt(np.maximum(variance.diagonal(), 0.0))

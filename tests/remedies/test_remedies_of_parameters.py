@@ -18,11 +18,13 @@ from cipherdag import (
     FedPC,
     GraphCheck,
     RFcd,
+    Schema,
     Survival,
 )
 from cipherdag.algorithms.effect.sets import PossibleSet, read_sets
 from cipherdag.algorithms.registry import chosen_algorithm, make_algorithm
 from cipherdag.graphs.pag import PAG
+from cipherdag.sites.table.column import Column
 
 PYTHON = re.compile(r"(\w+)=(\"[^\"]+\"|[\w.]+)")
 
@@ -93,9 +95,11 @@ def test_small_counts_are_protected_or_the_run_is_as_published(call, tmp_path):
         assert call(*wrong[:at], *wrong[at + 2 :], "--force")[0] == 0
 
 
-@pytest.mark.follows("There are {}{}", "Write Effect(graph.identify(treatment, outcome))")
+@pytest.mark.follows(
+    "Columns are called {}{}{}", "Write Effect(graph.identify(treatment, outcome))"
+)
 def test_an_effect_names_variables_or_takes_what_a_graph_says():
-    names = listed(advice(run, Effect(treatment="hue", outcome="wait", adjust="shade")))
+    names = listed(advice(run, Effect(treatment="hue", outcome="wait", adjust="shade")), "called ")
     assert names == ["hue", "shade", "weight"]
     assert run(Effect(treatment=names[0], outcome=names[2]), table(900))
     written = re.search(r"Write (Effect\(.*?\)\)), or", advice(Effect, "x"))[1]
@@ -208,3 +212,18 @@ def wards():
 def test_a_column_of_times_that_is_listed_exists():
     names = listed(advice(run, Survival(time="month", event="died"), wards()), "called ")
     assert run(Survival(time=names[1], event=names[0]), wards())
+
+
+@pytest.mark.follows("Give a schema that names both categories")
+@pytest.mark.parametrize("held", ["yes", "no"])
+def test_a_named_column_of_one_value_takes_part_by_a_schema(held):
+    rows, survival = wards().assign(died=held), Survival(time="months", event="died")
+    assert "with allow_constant = true" in advice(run, survival, rows)
+    schema = Schema(
+        (
+            Column("died", "discrete", categories=("no", "yes"), allow_constant=True),
+            Column("months", "continuous"),
+        )
+    )
+    curve = Federation.split(rows, 3, schema=schema).run(survival).finding.curves[0]
+    assert (sum(curve.events) > 800, curve.survival[-1] == 1.0) == (held == "yes", held == "no")

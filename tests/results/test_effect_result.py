@@ -42,7 +42,10 @@ def test_the_tables_have_every_number_of_the_sets(result):
     assert len(table) == 3 * len(told) + len(result.finding.sets) - len(told)
     none = table[table["note"] == "no effect"]
     assert (none["estimate"] == 0.0).all()
-    assert result.finding.range == (0.0, max(own.contrasts[0].estimate for own in told))
+    assert result.finding.range == (
+        min(0.0, *(own.contrasts[0].low for own in told)),
+        max(own.contrasts[0].high for own in told),
+    )
     assert set(table["scale"]) == {"difference", "ratio", "odds ratio"}
     assert set(result.table("overlap")["arm"]) == {"False", "True"}
     assert len(result.table("between_sites")) == len(told)
@@ -80,7 +83,7 @@ def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(resul
     assert "if the direct causes are age, adjusted for age: 2,400 rows of 3 sites" in text
     assert "True against False, odds ratio:" in text
     assert "True against False, difference from each site's rows alone, mean of 3 sites" in text
-    assert "as the graph leaves it open" in text
+    assert "over all of these intervals, as the graph leaves it open" in text
 
 
 def test_of_a_first_set_without_an_estimate_the_number_is_missing_not_made_up(result):

@@ -20,7 +20,13 @@ from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.graph_page import SAID, edge_in_words
 from cipherdag.findings.panels import HeatMap, TablePanel
-from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence, Separation
+from cipherdag.graphs.edge_evidence import (
+    EdgeEvidence,
+    EffectSize,
+    GraphEvidence,
+    Separation,
+    TestsOfEdge,
+)
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.protocol.progress import DropOut
@@ -389,8 +395,11 @@ def test_the_result_comes_first_and_cost_and_accuracy_last(result):
 def test_every_edge_is_a_sentence_with_its_reference(result):
     page = page_of(result)
     sentences = page.texts["ol"]
+    undone = {(each.source, each.target) for each in result.finding.evidence.unsupported}
+    assert undone
+    assert all(f"{a} and {b} may be connected; " in sentences for a, b in undone)
     for edge in result.finding.graph.directed:
-        assert f"{edge[0]} is a cause of {edge[1]}." in sentences
+        assert (f"{edge[0]} is a cause of {edge[1]}." in sentences) == (edge not in undone)
     for edge in result.finding.graph.undirected:
         names = [f"{a} and {b} are related;" for a, b in (edge, edge[::-1])]
         assert any(name in sentences for name in names)
@@ -413,10 +422,17 @@ def test_an_edge_in_words_has_unit_size_and_reference(mark, said):
     )
 
 
-def test_an_edge_that_rests_on_no_test_is_said_to_be_uncertain():
+def test_an_edge_that_rests_on_no_test_is_not_said_to_be_a_cause():
     evidence = EdgeEvidence("age", "dose", 0.0, "", status="untested")
     said = edge_in_words(Edge("age", "dose", "-->"), SAID["-->"], evidence, {})
-    assert said == "age is a cause of dose. Uncertain: never tested."
+    apart = "may be connected; the test that could separate them was not done"
+    assert said == f"age and dose {apart}."
+    tests = TestsOfEdge(3, 2, ("sex",), "rows are too few")
+    undone = EdgeEvidence("age", "dose", 0.0, "", known="direction", status="undone", tests=tests)
+    assert edge_in_words(Edge("age", "dose", "-->"), SAID["-->"], undone, {}) == (
+        "age and dose may be connected; 2 of 3 tests that could separate them were not done "
+        "(given sex: rows are too few). You gave its direction before the run."
+    )
     supplied = EdgeEvidence("age", "dose", 0.0, "", known="edge", status="required")
     said = edge_in_words(Edge("age", "dose", "-->"), SAID["-->"], supplied, {})
     assert said == "age is a cause of dose. You gave this edge before the run."

@@ -7,7 +7,7 @@ and its standard error follow from two more sums: those of the same estimator on
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
-from cipherdag.algorithms.effect.sets import read_sets, written_sets
+from cipherdag.algorithms.effect.sets import joined_sets, read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
     check_parameters,
@@ -29,7 +29,7 @@ from cipherdag.algorithms.parameters import (
     without,
 )
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import DataError, ParameterError
+from cipherdag.errors import DataError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, LeftOut
 from cipherdag.findings.estimated_effect import EstimatedEffect
 from cipherdag.findings.finding import Report
@@ -49,7 +49,6 @@ from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 
 TWO = 2
-MOST_NAMED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         adjust: Names of what to adjust for, with commas between them; or a list in JSON.
         graph: A graph that says what to adjust for. It is asked at once, and the plan has the
             sets in its place.
+        graphs: In Python, several graphs, such as a learnt one and its replicates: the effect is
+            estimated given every set of causes of the treatment that one of them allows, and
+            `EstimatedEffect.range` spans all intervals.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
             if either is; ``linear``: the coefficient of the treatment in one linear model;
@@ -127,6 +129,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     retired: ClassVar[dict[str, object]] = {"between": True}
 
     query: InitVar[Answer | None] = field(default=None, kw_only=False)
+    graphs: InitVar[Sequence[CausalGraph]] = ()
     treatment: str = ""
     outcome: str = ""
     adjust: str = ""
@@ -140,8 +143,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
-    def __post_init__(self, query: Answer | None) -> None:
+    def __post_init__(self, query: Answer | None, graphs: Sequence[CausalGraph]) -> None:
         check_parameters(self)
+        if graphs:
+            alone = query is None and not (self.adjust or self.graph)
+            require(alone, "the graphs say what to adjust for: give no other")
+            object.__setattr__(self, "adjust", joined_sets(graphs, self.treatment, self.outcome))
         if self.graph:
             require(
                 query is None and not self.adjust,
@@ -173,6 +180,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         )
         read_sets(self.adjust)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Treatment, outcome, and what any set adjusts for."""
+        sets = (name for one in read_sets(self.adjust) for name in one.adjust)
+        return self.treatment, self.outcome, *sets
+
     def used(self, conclusion: EstimatedEffect, columns: ColumnTypes | None) -> dict[str, Any]:
         """With the estimator that was used, and without the options of others."""
         estimator, used = conclusion.estimator, Algorithm.used(self, conclusion, columns)
@@ -199,9 +212,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         return over_one_cohort(self._run(facts), facts.present)
 
     def _run(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
-        treatment, outcome = (_position(facts, name) for name in (self.treatment, self.outcome))
+        treatment, outcome = facts.position(self.treatment), facts.position(self.outcome)
         sets = read_sets(self.adjust)
-        adjust = [tuple(sorted(_position(facts, name) for name in one.adjust)) for one in sets]
+        adjust = [tuple(sorted(facts.position(name) for name in one.adjust)) for one in sets]
         for positions in adjust:
             named = (treatment, outcome, *positions)
             twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
@@ -241,7 +254,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 remedy="Adjust for fewer or coarser variables, or choose another estimator.",
             )
         parents = (
-            None if one.parents is None else tuple(sorted(_position(facts, v) for v in one.parents))
+            None if one.parents is None else tuple(sorted(facts.position(v) for v in one.parents))
             for one in sets
         )
         return EffectOutcome(
@@ -371,13 +384,3 @@ def _determined(outcome: EffectOutcome, adjust: tuple[int, ...], facts: Facts) -
                 "shows what another treatment would have done: the estimate is a guess of the "
                 "model. Adjust for other variables."
             )
-
-
-def _position(facts: Facts, name: str) -> int:
-    if name not in facts.names:
-        raise ParameterError(
-            f"an effect names '{name}', which is no variable",
-            remedy=f"There are {', '.join(facts.names[:MOST_NAMED])}"
-            + (" and others." if len(facts.names) > MOST_NAMED else "."),
-        )
-    return facts.names.index(name)

@@ -6,13 +6,18 @@ group of DAGs that a graph leaves possible, are a list of objects in JSON.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from cipherdag.errors import ParameterError
+from cipherdag.algorithms.parameters import require
+from cipherdag.errors import GraphError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer, Identified, NotIdentified, PossibleSets
+from cipherdag.graphs.identification.query import parent_sets
 from cipherdag.pages.files import from_json
 
 Names = tuple[str, ...]
@@ -55,6 +60,28 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
     return sets or (PossibleSet(tuple(name for name in decoded if isinstance(name, str))),)
 
 
+def joined_sets(graphs: Iterable[CausalGraph], treatment: str, outcome: str) -> str:
+    """What the treatment's causes may be by any of several graphs, as `read_sets` reads.
+
+    Causes depend on few edges of a graph, so that one wrong edge changes few of these sets. Graphs
+    that stand for no class of DAGs say nothing.
+
+    Raises:
+        ParameterError: No graph says anything, or has these variables.
+    """
+    sets: dict[Names, PossibleSet] = {}
+    for graph in graphs:
+        require({treatment, outcome} <= {*graph.nodes}, "the graphs need treatment and outcome")
+        with suppress(GraphError):
+            for parents in parent_sets(graph, treatment):
+                if outcome not in parents:
+                    sets.setdefault(parents, PossibleSet(parents, parents))
+            if any(one.why == NO_EFFECT for one in _possible(graph.identify(treatment, outcome))):
+                sets.setdefault((NO_EFFECT,), PossibleSet(why=NO_EFFECT))
+    require(bool(sets), "no graph stands for a class of DAGs, so that none says what to adjust for")
+    return msgspec.json.encode([*sets.values()]).decode()
+
+
 def written_sets(answer: Answer) -> str:
     """The adjustment sets of a graph in the form that `read_sets` reads.
 
@@ -68,11 +95,7 @@ def written_sets(answer: Answer) -> str:
             "and adjust.",
         )
     if isinstance(answer, PossibleSets):
-        possible = [
-            replace(_of(one.answer), parents=one.parents, n_dags=one.n_dags)
-            for one in answer.possibilities
-        ]
-        return msgspec.json.encode(possible).decode()
+        return msgspec.json.encode(_possible(answer)).decode()
     only = _of(answer)
     if only.why == NO_EFFECT:
         raise ParameterError(
@@ -86,6 +109,15 @@ def written_sets(answer: Answer) -> str:
             "a set that suffices.",
         )
     return msgspec.json.encode(only.adjust).decode() if only.adjust else ""
+
+
+def _possible(answer: Answer) -> list[PossibleSet]:
+    if not isinstance(answer, PossibleSets):
+        return [_of(answer)]
+    return [
+        replace(_of(one.answer), parents=one.parents, n_dags=one.n_dags)
+        for one in answer.possibilities
+    ]
 
 
 def _of(answer: Identified | NotIdentified) -> PossibleSet:

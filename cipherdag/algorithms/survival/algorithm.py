@@ -25,7 +25,7 @@ from cipherdag.algorithms.survival.outcome import (
 )
 from cipherdag.algorithms.survival.report import reported
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import DataError, ParameterError
+from cipherdag.errors import DataError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.disclosure import Disclosure, joined
@@ -42,7 +42,7 @@ from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
 
-MOST_SHOWN = USUAL_BINS = 20
+USUAL_BINS = 20
 BEYOND = float(np.finfo(np.float64).max)
 """Upper edge of the bin of all that is beyond the others: how many are still at risk there."""
 Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
@@ -110,6 +110,11 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             "adjust must name different columns, and neither time nor event",
         )
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Time, event, groups and what the model adjusts for."""
+        return self.time, self.event, self.by, *self.adjust
+
     def ask(self, facts: Facts) -> Surviving:
         """The run as a generator: yields questions, receives sums, returns a `SurvivalOutcome`.
 
@@ -127,8 +132,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         return over_one_cohort(self._followed(facts), facts.present)
 
     def _followed(self, facts: Facts) -> Surviving:
-        time, event, by = (self._position(name, facts) for name in (self.time, self.event, self.by))
-        adjust = tuple(self._position(name, facts) for name in self.adjust)
+        time, event = facts.position(self.time), facts.position(self.event)
+        by = facts.position(self.by) if self.by else -1
+        adjust = tuple(map(facts.position, self.adjust))
         columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = columns.read((yield from sum_with_threshold(columns, facts.fewest)))
         self._check_kinds(kinds, time, event, by)
@@ -191,19 +197,6 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     def report(self, conclusion: Any) -> Report:
         """Curves, and what makes them doubtful."""
         return reported(conclusion)
-
-    def _position(self, name: str, facts: Facts) -> int:
-        """Position of a column; -1 of none."""
-        if not name:
-            return -1
-        if name not in facts.names:
-            shown = ", ".join(facts.names[:MOST_SHOWN])
-            raise ParameterError(
-                f"there is no column '{name}'",
-                remedy=f"Columns are called {shown}{' ...' * (len(facts.names) > MOST_SHOWN)}"
-                + ("; say each column of a list by itself." if "," in name else "."),
-            )
-        return facts.names.index(name)
 
     def _check_kinds(self, kinds: ColumnKinds, time: int, event: int, by: int) -> None:
         categories = kinds.categories

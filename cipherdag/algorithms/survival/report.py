@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from cipherdag.findings.axes import MOST_SERIES, Curves, Series
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS
+from cipherdag.statistics.survival import ratio_trend
 
 TITLE = "Survival curves"
+CHANGES = 0.01
+"""p-value below which a ratio of hazards is said to change."""
 LIMITS = (
     (
         "Times are counted in bins: a curve is estimated at their upper edges only, and a median "
@@ -109,7 +116,35 @@ def _warnings(analysis: SurvivalAnalysis) -> list[str]:
         said.append(f"{COARSE} {', '.join(coarse)}. {FINER}")
     if not any(sum(one.events) for one in analysis.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
+    said += _changing_ratios(analysis)
     return [*said, *_model_warnings(analysis)]
+
+
+def _changing_ratios(analysis: SurvivalAnalysis) -> Iterator[str]:
+    """Where the ratio of hazards of a group and all others goes with the logarithm of time.
+
+    A score test on the counts of bins (Grambsch and Therneau, Biometrika 81 (1994) 515-526). Events
+    that sites with small counts move to other edges would make such a trend.
+    """
+    if analysis.restricted:
+        return
+    reported = [k for k, one in enumerate(analysis.curves) if one.reported]
+    counts = np.array([[analysis.curves[k].events, analysis.curves[k].at_risk] for k in reported])
+    if len(reported) < FEWEST_GROUPS:
+        return
+    edges = np.array(analysis.edges)
+    weights = np.log((edges + np.append(0.0, edges[:-1])) / 2.0)[: counts.shape[2]]
+    events, at_risk = counts.sum(axis=0)
+    for k, (own, exposed) in zip(reported, counts, strict=True):
+        p_value = ratio_trend(own, exposed, events, at_risk, weights)
+        if p_value < CHANGES:
+            yield (
+                f"The ratio of hazards of {analysis.group_names[k]} and the others changes over "
+                f"time (p {p_value:.2g}): one ratio, or a test of equal rates, says too little. "
+                "Look at the curves; sites that differ in hazards and in groups may do it, too."
+            )
+            if len(reported) == FEWEST_GROUPS:
+                return
 
 
 def _model_warnings(analysis: SurvivalAnalysis) -> list[str]:

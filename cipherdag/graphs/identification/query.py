@@ -89,6 +89,17 @@ def identify(
     return _EffectQuery.of(graph, treatment, outcome, unobserved, linear=linear).answer()
 
 
+def parent_sets(graph: MixedGraph, variable: str) -> tuple[tuple[str, ...], ...]:
+    """What the direct causes of a variable are in some DAG of the graph, each set once (IDA).
+
+    Raises:
+        GraphError: The graph has a directed cycle, stands for no DAG, or is not complete.
+    """
+    names, arcs = _sorted_arcs(graph)
+    every = possible_parents(maximal_pattern(names, arcs), names.index(variable))
+    return tuple(tuple(names[v] for v in members(parents)) for parents in every)
+
+
 def is_adjustment_set(
     graph: MixedGraph, treatment: str, outcome: str, variables: Collection[str]
 ) -> bool:

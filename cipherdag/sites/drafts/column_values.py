@@ -25,6 +25,8 @@ Step = tuple[int, int]
 """The second column follows from the first, by position."""
 CHANCE = -40.0
 """Logarithm of the chance, were they independent, above which a relation is none."""
+MIXED_ROWS, CONTRADICTIONS = 20, 5.0
+"""Rows, and what chance expects of these, that would have contradicted what follows from two."""
 MOST_JOINED = 64
 """Columns of few values up to which pairs of them are looked at."""
 FEW_ROWS = 400
@@ -138,37 +140,60 @@ def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
                 yield a, coded[other]
 
 
-def joint_steps(columns: Sequence[ColumnValues], pairwise: set[Step]) -> Iterator[tuple[int, ...]]:
+def joint_steps(
+    columns: Sequence[ColumnValues], pairwise: set[Step], sites: Codes
+) -> Iterator[tuple[int, ...]]:
     """Columns that follow from two others together and from neither alone, each after the two.
 
-    Of more than `MOST_JOINED` columns of few values none is looked for.
+    Rows of two sites have to show it, where ``sites``, shape (n,), has several. Of more than
+    `MOST_JOINED` columns of few values none is looked for.
     """
-    coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
+    coded = {v: entry.codes for v, entry in enumerate(columns) if entry.codes is not None}
     if not 0 < len(coded) <= MOST_JOINED:
         return
-    few = _few_rows(columns[coded[0]])
-    sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
-    widths = sample.max(axis=0) + 1
-    for one, other in combinations(range(len(coded)), 2):
-        entry = np.where((sample[:, [one, other]] < 0).any(axis=1), -1, 0)
-        entry = np.where(entry < 0, -1, sample[:, one] * widths[other] + sample[:, other])
-        a, b = coded[one], coded[other]
-        for index in _may_follow(sample, entry):
-            then = coded[index]
+    few = _few_rows(next(columns[v] for v in coded))
+    sample = np.column_stack([codes[few] for codes in coded.values()])
+    for (i, a), (j, b) in combinations(enumerate(coded), 2):
+        for index in _may_follow(sample, _joined(sample[:, i], sample[:, j])):
+            then = [*coded][index]
             alone = {(a, then), (b, then), (a, b), (b, a)} & pairwise
+            one, other, third = (coded[v] for v in (a, b, then))
             if (
                 then not in (a, b)
                 and not alone
-                and _determined_by(_joined(columns, a, b), columns[then].codes)
+                and _determined_by(_joined(one, other), third)
+                and _needed(np.column_stack([one, other, third, sites]))
+                and _needed(np.column_stack([other, one, third, sites]))
             ):
                 yield a, b, then
 
 
-def _joined(columns: Sequence[ColumnValues], a: int, b: int) -> Codes:
+def _joined(one: Codes, other: Codes) -> Codes:
     """One code for each pair of codes of two columns; -1 where either is missing."""
-    one, other = columns[a].codes, columns[b].codes
-    assert one is not None and other is not None  # noqa: PT018 - of columns of few values
     return np.where((one < 0) | (other < 0), -1, one * (int(other.max()) + 1) + other)
+
+
+def _needed(codes: Codes) -> bool:
+    """True if rows show, whichever site is left out, that a third column needs the first one.
+
+    Columns are the first, the second, the third and the site. Rows that agree in the second are
+    mixed where they have several codes of the third. Were these dealt out by chance, some rows that
+    agree in both would differ in the third.
+    """
+    codes = codes[(codes >= 0).all(axis=1)]
+    held = np.unique(codes[:, 3])
+    for site in held if len(held) > 1 else (-1,):
+        rows = codes[codes[:, 3] != site]
+        cell = np.unique(rows[:, 1], return_inverse=True)[1]
+        counts = np.zeros((int(cell.max(initial=0)) + 1, int(rows[:, 2].max(initial=0)) + 1))
+        np.add.at(counts, (cell, rows[:, 2]), 1.0)
+        differ = 1.0 - ((counts / counts.sum(axis=1, keepdims=True)) ** 2).sum(axis=1)
+        _, first, agreeing = np.unique(rows[:, :2], axis=0, return_index=True, return_counts=True)
+        chance = differ[cell[first]]  # that two rows of a mixed cell differ
+        mixed = agreeing[(chance > 0.0) & (agreeing > 1)].sum()
+        if mixed < MIXED_ROWS or ((agreeing - 1) * chance).sum() <= CONTRADICTIONS:
+            return False
+    return True
 
 
 def _determined_by(given: Codes | None, codes: Codes | None) -> bool:

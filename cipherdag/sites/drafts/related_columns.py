@@ -207,8 +207,10 @@ def _number(entry: ColumnValues) -> Numbers:
 def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
     """Relations that hold in every row of tables of one schema, beyond chance.
 
-    What holds in all rows of several sites together holds at each of them.
+    What holds in all rows of several sites together holds at each of them. What follows from two
+    columns together has to show at two of several sites.
     """
+    sites = np.repeat(np.arange(len(tables)), [table.rows for table in tables])
     columns = column_values(tables)
     determined = steps(columns)
     leader = _leaders(len(columns), determined)
@@ -228,7 +230,7 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
     alone = [columns[v] for v in leaders]
     relations += [
         _relation("function", alone, (then, a, b))
-        for a, b, then in joint_steps(alone, steps(alone))
+        for a, b, then in joint_steps(alone, steps(alone), sites)
         if not {alone[v].name for v in (a, b, then)} <= summed
     ]
     relations += sums

@@ -12,7 +12,7 @@ from driving import drive, plain_sum
 from scipy import stats
 from statsmodels.treatment.treatment_effects import TreatmentEffect
 
-from cipherdag import CausalGraph, Effect, Federation, Policy
+from cipherdag import CausalGraph, Effect, Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.estimation.effect_stages import (
@@ -385,7 +385,12 @@ def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds(
         )  # fmt: skip
         assert own.contrasts == alone[own.adjust].finding.sets[0].contrasts
     told = [0.0 if own.why else own.contrasts[0].estimate for own in found.finding.sets]
-    assert found.finding.range == (min(told), max(told))
+    ends = [
+        (own.contrasts[0].low, own.contrasts[0].high) for own in found.finding.sets if not own.why
+    ]
+    low, high = zip(*ends, (0.0, 0.0), strict=True)
+    assert found.finding.range == (min(low), max(high))
+    assert found.finding.range[1] > max(told)
     assert len(found.rounds) == max(len(own.rounds) for own in alone.values())
     assert sorted(set(found.table("effects")["estimate"])) == sorted(set(told))
 
@@ -416,8 +421,8 @@ def test_what_is_not_identified_by_adjustment_is_refused_and_says_why():
     ("changes", "said"),
     [
         ({"treatment": ""}, "needs the names"),
-        ({"treatment": "dose"}, "names 'dose', which is no variable"),
-        ({"adjust": "age,nobody"}, "names 'nobody', which is no variable"),
+        ({"treatment": "dose"}, "there is no column 'dose'"),
+        ({"adjust": "age,nobody"}, "there is no column 'nobody'"),
         ({"adjust": "age,drug"}, "names 'drug' twice"),
         ({"adjust": '["age"'}, "no list of names in JSON"),
         ({"outcome": "stage"}, "'stage' has 3 categories"),
@@ -698,3 +703,50 @@ def test_to_leave_sites_out_is_offered_where_enough_are_left():
 def test_a_treatment_that_is_adjusted_for_is_refused_with_a_hint():
     with pytest.raises(ParameterError, match="'drug' twice; adjust names neither"):
         estimated(patients(), treatment="drug", outcome="cost", adjust="drug,age")
+
+
+def test_the_sets_of_several_graphs_are_each_estimated_and_the_range_spans_all():
+    names = ["age", "sex", "drug", "cost"]
+    shared = [("age", "drug"), ("age", "cost"), ("drug", "cost")]
+    graphs = [
+        CausalGraph.from_edges(names, directed=[*shared, *more])
+        for more in ([], [("sex", "drug"), ("sex", "cost")], [])
+    ]
+    found = estimated(
+        patients(), **_fields(Effect(graphs=graphs, treatment="drug", outcome="cost"))
+    )
+    assert [own.adjust for own in found.finding.sets] == [("age",), ("age", "sex")]
+    ends = [own.contrasts[0] for own in found.finding.sets]
+    assert found.finding.range == (min(e.low for e in ends), max(e.high for e in ends))
+    with pytest.raises(ParameterError, match="give no other"):
+        Effect(graphs=graphs, treatment="drug", outcome="cost", adjust="age")
+
+
+def test_replicates_are_graphs_that_an_effect_takes():
+    rng = np.random.default_rng(8)
+    a = rng.normal(size=600)
+    rows = pd.DataFrame({"a": a, "b": a + rng.normal(size=600), "c": rng.normal(size=600)})
+    found = Federation.split(rows, 3, device="cpu").run(FedPC(bootstrap=5), seed=3).finding
+    counted = found.confidences.of("a", "b")
+    drawn = [graph.edges for graph in found.replicates]
+    assert len(drawn) == 5
+    assert sum(("a", "b") in [(e.source, e.target) for e in edges] for edges in drawn) == 5
+    assert counted.joined == 5
+    assert Effect(graphs=[found.graph, *found.replicates], treatment="a", outcome="b").adjust
+
+
+def treated_above(least, n=3000):
+    """Rows of which none below a number is treated; above it the treatment's model is right."""
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=n)
+    drug = (z > least) & (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * z)))
+    return pd.DataFrame(
+        {"z": z, "drug": np.where(drug, "yes", "no"), "cost": z + drug + rng.normal(size=n)}
+    )
+
+
+@pytest.mark.parametrize(("least", "told"), [(-0.5, True), (-9.0, False)])
+def test_rows_of_which_none_is_treated_are_said(least, told):
+    found = estimated(treated_above(least), treatment="drug", outcome="cost", adjust="z")
+    said = [each for each in found.report.warnings if "the treatment's model gives them" in each]
+    assert bool(said) == told

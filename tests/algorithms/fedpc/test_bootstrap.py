@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError, ParameterError, PolicyRefusedError
-from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.findings.confidence import Confidences, EdgeCounts
 from cipherdag.graphs.endpoints import endpoints_of
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
@@ -307,3 +307,12 @@ def test_the_command_prints_and_repeats_it(call, tmp_path):
     assert len(told.splitlines()) > 1
     assert "% of replicates" in shown
     assert told in call("repeat", tmp_path / "out")[1]
+
+
+def test_where_shares_are_shown_it_is_said_how_often_they_are_right():
+    graph = CausalGraph.from_edges(["a", "b"], directed=[("a", "b")])
+    pair = {"from": "a", "to": "b", "forward": 3, "backward": 1, "undirected": 0}
+    shares = Confidences({"replicates": 4, "pairs": [pair]})
+    (said,) = shares.report(graph).limits
+    assert "arrows in 50 to 75 % of replicates in 57 to 83 %" in said
+    assert shares.graphs(graph) == ()  # a result of an earlier version has counts alone

@@ -534,3 +534,27 @@ def test_a_site_that_leaves_ends_the_run():
     facts.present.n_sites = 2
     with pytest.raises(SiteUnreachableError):
         asking.send(np.zeros(question.n_values))
+
+
+def crossing(shapes):
+    """Three sites whose hazards of two arms have these shapes: of unlike ones the ratio changes."""
+    rng, sites = np.random.default_rng(7), {}
+    for site in ("north", "south", "west"):
+        arm = rng.integers(0, 2, 300)
+        months = 10.0 * rng.exponential(size=300) ** (1.0 / np.array(shapes)[arm])
+        end = rng.uniform(0.0, 30.0, 300)
+        died = np.where(months <= end, "yes", "no")
+        sites[site] = pd.DataFrame(
+            {"months": np.minimum(months, end), "died": died, "arm": np.array(["a", "b"])[arm]}
+        )
+    return sites
+
+
+@pytest.mark.parametrize(
+    ("shapes", "least", "told"),
+    [((0.7, 1.6), 0, True), ((1.0, 1.0), 0, False), ((0.7, 1.6), 11, False)],
+)
+def test_a_ratio_of_hazards_that_changes_is_said_where_no_event_is_moved(shapes, least, told):
+    found = survived(crossing(shapes), least=least, by="arm", edges=())
+    said = [each for each in found.report.warnings if "changes over time" in each]
+    assert len(said) == told

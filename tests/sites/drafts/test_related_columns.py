@@ -85,3 +85,35 @@ def test_few_rows_contradict_no_relation_and_wrong_ones_do():
     table = load_table(rows.astype({"a": str}), schema)
     assert not contradicted(Relation("function", ("b", "a")), table)
     assert contradicted(Relation("function", ("a", "b")), table)
+
+
+def cut_by_group(rng, n, differing):
+    """A number's threshold is another for so many rows of one group; with the third column."""
+    number, group = rng.integers(60, 140, n), np.where(rng.random(n) < 0.5, "F", "M")
+    over = number > 100
+    over[np.flatnonzero((number == 101) & (group == "F"))[:differing]] = False
+    over[np.flatnonzero((number == 101) & (group == "F"))[differing:]] = True
+    return pd.DataFrame({"glucose": number * 1.0, "sex": group, "high": np.where(over, "y", "n")})
+
+
+def test_a_relation_of_three_needs_more_than_one_pair_of_rows():
+    rng = np.random.default_rng(5)
+    rows = cut_by_group(rng, 420, 0)
+    rows = rows[(rows.glucose != 101) | (rows.sex == "M")]
+    pair = pd.DataFrame({"glucose": [101.0] * 2, "sex": ["F"] * 2, "high": ["n"] * 2})
+    assert found(pd.concat([rows, pair], ignore_index=True)) == set()
+
+
+def test_a_relation_of_three_shows_at_two_sites():
+    rng = np.random.default_rng(6)
+    shown = [cut_by_group(rng, 400, 0).assign(glucose=lambda own: own.glucose // 8) for _ in "abc"]
+    for own in shown:
+        own["high"] = np.where(own.glucose > np.where(own.sex == "F", 10, 13), "y", "n")
+    of_one = [own[(own.glucose < 11) | (own.glucose > 13)] for own in shown]
+    relation = ("function", frozenset(("glucose", "sex", "high")))
+    several = {
+        name: {(own.form, frozenset(own.columns)) for own in infer_schema(parts).relations}
+        for name, parts in {"two": [*shown[:2], of_one[2]], "one": [shown[0], *of_one[1:]]}.items()
+    }
+    assert relation in several["two"]
+    assert relation not in several["one"]

@@ -279,7 +279,7 @@ def test_of_a_name_that_has_no_usual_one_none_is_said():
     ]
     assert "how much one variable of the study changes another" in lines[2]
     unknown = plan_lines(plan(Effect(treatment="9", outcome="3")), n_variables=4)
-    assert unknown[-1].startswith("NOT POSSIBLE HERE: an effect names '9', which is no variable")
+    assert unknown[-1].startswith("NOT POSSIBLE HERE: there is no column '9'")
 
 
 def test_a_name_in_letters_of_two_alphabets_is_marked():
