@@ -241,7 +241,7 @@ def alterations(draw, sent):
 
 
 @pytest.mark.parametrize(("protection", "leaves"), WORLDS)
-def test_a_field_of_a_message_that_was_altered_is_named_or_changes_nothing(protection, leaves):
+def test_an_altered_field_of_a_message_is_named_or_changes_nothing(protection, leaves):
     whole, sent = honest(protection, leaves)
     usual = ((LEAVES, "unmask", 1),) if leaves else ()
 

@@ -177,7 +177,7 @@ def test_a_sum_that_was_altered_is_forged(protection):
     assert len(run.answers()) == 4
 
 
-def test_a_site_writes_down_whose_the_forged_sum_is_said_to_be_and_what_to_do():
+def test_a_site_records_whose_a_forged_sum_is_and_what_to_do():
     run = Halfway(2)
     forged = altered(run.packed[-1], one_more_vote)
     run.reply("ask", run.ask(previous=forged), "hospital-3")
@@ -200,7 +200,7 @@ def test_a_sum_in_words_that_are_not_reduced_is_refused():
     assert len(run.answers()) == 4
 
 
-def test_the_sum_of_another_round_is_refused_even_where_it_has_the_same_length():
+def test_the_sum_of_another_round_is_refused_at_equal_length():
     run = Halfway(6)
     lengths = [len(zlib.decompress(packed)) for packed in run.packed]
     assert lengths[4] == lengths[5]
@@ -536,7 +536,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
         (FedPC(evidence="vote", voting=Voting(sepset="mean")), None),
     ],
 )
-def test_a_site_whose_generator_differs_refuses_the_first_question_that_does(other, rounds):
+def test_another_program_refuses_the_first_question_that_differs(other, rounds):
     ward = with_program(lambda _, facts: Program(Replay(other.ask(facts)), facts, other))
     honest = Ward(algorithm=PLANNED)
     carried_out(honest)

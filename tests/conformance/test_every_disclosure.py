@@ -139,9 +139,7 @@ def test_an_algorithm_that_hides_something_is_caught(own, quantity, monkeypatch)
     ("kind", "quantity"),
     [("column-kinds", Quantity.MISSING), ("score-bits", Quantity.DECISION)],
 )
-def test_a_kind_of_question_that_hides_something_from_ledgers_is_caught(
-    kind, quantity, monkeypatch
-):
+def test_a_question_that_hides_something_from_ledgers_is_caught(kind, quantity, monkeypatch):
     monkeypatch.setitem(ledger.DISCLOSED, kind, less(ledger.DISCLOSED[kind], quantity))
     with pytest.raises(AssertionError, match=f"does not declare {quantity}"):
         opens_only_what_it_declares(replayed("fedpc"))
@@ -178,7 +176,7 @@ def test_every_quantity_is_of_some_question_or_of_the_labels():
     assert {*Quantity} - asked == {Quantity.LABELS}
 
 
-def test_bits_numbers_of_one_site_and_noise_are_not_said_to_be_exact_sums():
+def test_bits_noise_and_one_site_s_numbers_are_no_exact_sums():
     said = sentences(
         [
             Disclosure(Quantity.DECISION, Precision.BIT),

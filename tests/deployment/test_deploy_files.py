@@ -76,7 +76,7 @@ def test_it_runs_as_a_user_without_rights_in_the_site_s_folder():
 # the service
 
 
-def test_the_unit_starts_what_there_is_and_waits_where_a_person_must_act():
+def test_the_unit_starts_what_exists_and_waits_for_a_person():
     start = re.search(r"^ExecStart=\S+/cipherdag (.+)$", UNIT, re.MULTILINE)[1]
     for role in ("site", "coordinator"):
         words = start.replace("${ROLE}", role).split()

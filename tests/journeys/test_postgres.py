@@ -85,7 +85,7 @@ def source(tmp_path, server, *lines, user=READER, password=READER_PASSWORD, base
     return path
 
 
-def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(server, tmp_path):
+def test_postgresql_parquet_and_csv_give_the_graph_of_three_csvs(server, tmp_path):
     csvs = {}
     for number, frame in enumerate(PATIENTS):
         csvs[f"site-{number}"] = tmp_path / f"site-{number}.csv"

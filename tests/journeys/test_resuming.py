@@ -156,7 +156,7 @@ def test_a_coordinator_may_crash_in_every_round(hospitals, tmp_path):
     assert all(len(messages) == 1 for messages in questions(*engines).values())
 
 
-def test_a_run_that_stopped_for_want_of_sites_goes_on_when_they_are_back(hospitals, tmp_path):
+def test_a_run_stopped_for_want_of_sites_goes_on_with_them(hospitals, tmp_path):
     handlers = hospitals.handlers()
     away = RecordingEngine(handlers)
     away.forge = lambda o, s, r: SiteFailure("timeout") if o == "ask" and s[-1] in "23" else r
@@ -200,7 +200,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     assert session.rounds[2].left == (left,)
 
 
-def test_a_coordinator_and_a_site_that_both_restart_leave_the_site_out(hospitals, tmp_path):
+def test_a_site_is_left_out_where_the_coordinator_restarts_too(hospitals, tmp_path):
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
     crashing = CrashingEngine(handlers, "ask", 2)
@@ -321,7 +321,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
 # the socket between processes of one machine
 
 
-def test_a_message_reaches_the_process_of_a_folder_and_its_reply_comes_back(tmp_path):
+def test_a_message_reaches_the_process_of_a_folder_and_returns(tmp_path):
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     message = bytes(range(256)) * 40_000

@@ -176,7 +176,7 @@ def test_more_edges_than_keys_fit_a_message_are_refused_by_name():
     assert next(CLOSED.ask(Facts(724, 4, fewest=3))).encodings[0].length == 724 * 723 // 2
 
 
-def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message():
+def test_rounds_of_many_tests_have_keys_that_fit_a_message():
     """An algorithm's first round over 300 variables has 44,850 pairs, each with two verdicts."""
     tests = FedPC(evidence="fisher", reveal="bits")
     asked = next(tests.ask(Facts(300, 4, fewest=3)))
@@ -258,7 +258,7 @@ def learn(session):
     return outcome.arcs.tobytes(), session.finish()
 
 
-def test_a_run_that_ended_for_want_of_a_holder_goes_on_when_it_is_back(hospitals, tmp_path):
+def test_a_run_that_ended_for_want_of_a_role_goes_on_with_it(hospitals, tmp_path):
     about = {"parameters": msgspec.to_builtins(CLOSED)}
     expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
     hospitals.close()

@@ -85,7 +85,7 @@ def test_the_response_is_an_order_then_fewer_categories_then_a_number(row, respo
     assert model.ordered == (response == 5)
 
 
-def test_a_table_of_too_many_cells_has_no_component_and_its_test_is_still_there():
+def test_a_table_of_too_many_cells_has_no_component_but_a_test():
     categories = (65, 64, 63, 2)
     question = about([np.array([[0, 1], [1, 2], [0, 3]])], categories, ())
     assert 65 * 64 > MOST_COMPONENTS >= 64 * 63
@@ -284,7 +284,7 @@ def test_a_bit_turns_where_its_p_value_does_to_one_in_a_hundred(x, y, alpha, spr
 
 @pytest.mark.parametrize("n_sites", [2, 12, 200])
 @pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.5])
-def test_words_of_extreme_answers_stay_within_the_bounds_and_nothing_wraps(n_sites, alpha):
+def test_extreme_answers_stay_within_the_bounds_and_nothing_wraps(n_sites, alpha):
     question = about(TESTS, n_rows=1 << 20)
     asked = ScoreBits(question, (alpha,))
     found = asked.predicates(n_sites)
@@ -402,7 +402,7 @@ def test_no_word_of_a_threshold_is_less_than_it(seed, alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.01])
-def test_sites_of_few_rows_stay_within_the_bounds_however_their_variances_are_rounded(alpha):
+def test_sites_of_few_rows_stay_within_the_bounds_however_rounded(alpha):
     pair = np.array([[0, 0], [1, 1]])
     sites = [SiteView(pair, None, (2, 2)) for _ in range(200)]
     question = one_shape(2, 2, n_rows=400)

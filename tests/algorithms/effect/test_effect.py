@@ -170,7 +170,7 @@ def test_a_constant_of_every_site_is_an_indicator_of_every_site(treatment):
 
 @pytest.mark.parametrize("estimator", [*ARMS, "linear", "standardise"])
 @pytest.mark.parametrize("outcome", ["cost", "well"])
-def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator, outcome):
+def test_the_scatter_between_sites_is_that_of_their_estimates(estimator, outcome):
     data = hospitals(patients(n=2400, arms=3))
     own = {"treatment": "drug", "outcome": outcome, "adjust": "sex", "reference": 2}
     effect, federation = Effect(**own, estimator=estimator), federated(data, least=0)
@@ -238,7 +238,7 @@ def test_standardising_is_a_saturated_regression_within_sites(outcome, arms):
     assert own.contrasts[0].error == pytest.approx(expected, rel=1e-6)
 
 
-def test_rows_in_strata_where_their_site_lacks_an_arm_are_left_out_and_said():
+def test_strata_that_lack_an_arm_at_a_site_are_left_out_and_named():
     data = hospitals(patients(n=6000))
     data["site-0"] = data["site-0"][data["site-0"]["stage"] != "c"]
     west = data["site-1"]
@@ -255,7 +255,7 @@ def test_rows_in_strata_where_their_site_lacks_an_arm_are_left_out_and_said():
     assert f"{1 - len(left) / len(whole):.0%} of the rows are in strata" in warned
 
 
-def test_a_site_that_lacks_an_arm_is_named_as_a_cause_and_can_be_left_out():
+def test_a_site_without_an_arm_is_named_and_can_be_left_out():
     data = hospitals(patients(n=6000), sites=4)
     data["site-0"] = data["site-0"][data["site-0"]["drug"] == "one"]
     own = {"treatment": "drug", "outcome": "cost", "adjust": "sex"}
@@ -360,7 +360,7 @@ def test_a_query_says_what_to_adjust_for():
     assert by_query.finding.sets[0].adjust == ("age", "sex", "stage")
 
 
-def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds():
+def test_every_set_of_a_graph_is_estimated_in_the_same_rounds():
     graph = CausalGraph.from_edges(
         ["age", "drug", "cost"],
         directed=[("age", "drug"), ("drug", "cost"), ("age", "cost")],
@@ -473,7 +473,7 @@ def test_variables_that_say_the_same_change_nothing_but_a_warning():
     assert any("unless two variables say the same" in said for said in twice.report.warnings)
 
 
-def test_a_number_that_follows_from_the_others_has_no_effect_of_its_own():
+def test_a_number_that_follows_from_the_others_has_no_effect():
     rows = patients().copy()
     rows["months"] = rows["age"] * 12.0
     with pytest.raises(DataError, match="a linear combination of what is adjusted for"):

@@ -119,7 +119,7 @@ def test_neither_the_order_of_sites_nor_that_of_categories_matters(seed):
 
 
 @pytest.mark.usefixtures("unblurred")
-def test_it_agrees_with_the_chi_square_of_site_by_category_on_many_rows():
+def test_on_many_rows_it_agrees_with_chi_square_of_site_by_category():
     rng = np.random.default_rng(3)
     for _ in range(60):
         shares = [rng.uniform(0.45, 0.55) for _ in range(4)]
@@ -163,7 +163,7 @@ SKEWED = [0.6, 0.2, 0.1, 0.05, 0.02, 0.015, 0.01, 0.005]
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("n_sites", [3, 12])
-def test_sites_that_are_alike_are_not_told_apart_more_often_than_the_level(world, n_sites):
+def test_equal_sites_are_said_to_differ_no_more_often_than_the_level(world, n_sites):
     rng = np.random.default_rng(n_sites)
     found = []
     for _ in range(4):
@@ -222,7 +222,7 @@ def test_no_counts_of_the_sites_follow_from_sums_of_blurred_angles(blurred, monk
     assert found == 60 if not blurred else found <= 6
 
 
-def test_asking_again_tells_no_more_and_other_rows_are_blurred_otherwise():
+def test_asking_again_has_the_same_noise_and_other_rows_have_other():
     rng = np.random.default_rng(15)
     values = rng.standard_normal((60, 2))
     question = about((0, 0), [[0]])
@@ -381,7 +381,7 @@ def test_other_names_of_categories_take_no_blur_away():
     assert more[0] + more[1] == pytest.approx(802 * np.pi / 2, abs=1e-6)
 
 
-def test_a_site_that_restricts_small_counts_tells_nothing_of_configurations():
+def test_a_site_that_restricts_small_counts_discloses_no_strata():
     """The weights of strata are counts of rows, exactly: a pooled table of the neighbours."""
     codes = np.random.default_rng(1).integers(0, 2, (200, 3))
     question = about((2, 2, 2), [[0]], [[0, 1]], [[0, 1, 2]])

@@ -62,7 +62,7 @@ def found(sites, tests, *, bits=False, **more):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 5))
-def test_the_p_value_is_that_of_all_sites_rows_in_one_stratified_table(seed, n_sites):
+def test_the_p_value_is_that_of_one_stratified_table_of_all_rows(seed, n_sites):
     """Mantel and Haenszel's statistic over sites and configurations; sites' own tests beside."""
     rng = np.random.default_rng(seed)
     strata = rng.integers(3, 40, (n_sites, 2, 2, 2))
@@ -111,7 +111,7 @@ def test_differences_between_sites_are_no_evidence():
     assert (np.array(pooled) < 0.05).mean() > 0.3
 
 
-def test_numbers_of_other_means_and_units_at_every_site_give_the_same_p_values():
+def test_means_and_units_of_a_site_do_not_change_the_p_values():
     rng = np.random.default_rng(9)
     values = gaussian_values(rng, 900, 4)
     shifted = values + np.repeat(rng.normal(0, 5, (3, 4)), 300, axis=0)
@@ -139,7 +139,7 @@ def test_two_rare_categories_are_independent_unless_they_meet(together, independ
     assert (p_value > ALPHA) == independent
 
 
-def test_tables_nearer_to_independence_than_chance_has_it_are_no_dependence():
+def test_tables_too_near_to_independence_show_no_dependence():
     rows = np.column_stack([np.repeat([0, 1], 100), np.tile([0, 1], 100)])
     sites = [discrete_site(rows, (2, 2)) for _ in range(12)]
     for bits in (False, True):
@@ -536,7 +536,7 @@ def linear_rows():
         (linear_rows, {("a", "c"), ("b", "c"), ("c", "e")}),
     ],
 )
-def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, arrows):
+def test_a_large_sample_gives_the_true_graph_by_bits_and_by_sums(rows, arrows):
     federation = Federation.split(rows(), 4, seed=0, device="cpu")
     bits = federation.run(FedPC(reveal="bits", alpha=1e-4))
     sums = federation.run(FedPC(reveal="sums", alpha=1e-4))

@@ -172,7 +172,7 @@ def test_a_small_hospital_does_not_keep_edges_that_the_others_remove():
         assert len(uneven(two, reference).finding.graph.edges) == 15
 
 
-def test_edges_that_too_few_sites_can_test_stay_and_the_result_says_so():
+def test_edges_that_too_few_sites_can_test_stay_and_are_named():
     found = uneven(Policy(min_sites=3))
     (stays,) = [own for own in found.finding.evidence.remarks if "not put to the vote" in own]
     assert int(stays.split()[0]) == 15

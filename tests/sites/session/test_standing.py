@@ -50,7 +50,7 @@ def test_a_study_that_shuts_a_site_out_holds_from_the_next_run_on(standing):
         hospitals.session(handlers).open()
 
 
-def test_a_new_policy_holds_from_the_next_run_on_and_a_broken_one_stops_the_site(standing):
+def test_a_new_policy_holds_from_the_next_run_and_a_broken_one_stops(standing):
     hospitals, _, handlers = standing
     whole_run(hospitals, handlers)
     policy = hospitals.folders["hospital-1"].policy_path
@@ -63,7 +63,7 @@ def test_a_new_policy_holds_from_the_next_run_on_and_a_broken_one_stops_the_site
     whole_run(hospitals, handlers)
 
 
-def test_an_old_invite_opens_no_run_and_a_repeated_one_gets_the_same_bytes(standing):
+def test_an_old_invite_opens_no_run_and_a_repeated_one_the_same(standing):
     hospitals, _, handlers = standing
     sent = []
 
