@@ -78,7 +78,7 @@ class Population:
                 # not whether pairs can be tested, which hardly varies
                 heard.append((question, values[: question.question.n_tests] > 0))
 
-        asking = FedPC().ask(Facts(codes.shape[1], SITES, fewest=2))
+        asking = FedPC().ask(Facts(codes.shape[1], SITES, min_contributors=2))
         outcome = driven(asking, self.sites(codes), hear)
         return heard, outcome.arcs | outcome.arcs.T
 

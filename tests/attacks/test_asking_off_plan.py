@@ -112,7 +112,7 @@ def test_a_step_that_was_given_up_is_asked_again_without_a_sum_only():
 def test_a_plan_that_has_ended_asks_nothing_more():
     run = Halfway(0)
     run.session._step = 0
-    run_program(run.session, Replay(PLANNED.ask(Facts(5, 4, fewest=3))))
+    run_program(run.session, Replay(PLANNED.ask(Facts(5, 4, min_contributors=3))))
     run.opened = run.seeds_that_left()
     for content in (content_digest(run.question), bytes(32), b""):
         assert run.refusals("ask", run.ask(content=content)) == {ReplayError}
@@ -486,7 +486,8 @@ def carried_out(ward):
     """A whole run at the coordinator."""
     n_variables = ward.session.open()
     outcome = run_program(
-        ward.session, Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), fewest=3)))
+        ward.session,
+        Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), min_contributors=3))),
     )
     ward.session.finish()
     return outcome
@@ -521,7 +522,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
         session.open()
     replies = [reply for operation, _, reply in ward.engine.received if operation == "invite"]
     assert {refused(reply) for reply in replies} == {ProgramMismatchError}
-    question = next(PLANNED.ask(Facts(5, 3, fewest=3)))
+    question = next(PLANNED.ask(Facts(5, 3, min_contributors=3)))
     ask = Ask(1, (0, 1, 2), 1, content_digest(question))
     message = ward.message("ask", ask, session=plan.session)
     for runtime in ward.runtimes.values():

@@ -338,7 +338,10 @@ def test_a_whole_run_may_be_repeated_and_is_remembered_once(hospitals):
     handlers = hospitals.handlers()
     for _ in range(2):
         session = hospitals.session(handlers)
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, fewest=3))))
+        run_program(
+            session,
+            Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, min_contributors=3))),
+        )
         session.finish()
     lines = hospitals.folders["hospital-0"].sums_path.read_text().splitlines()
     assert len(session.rounds) > 1

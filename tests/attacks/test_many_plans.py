@@ -70,7 +70,7 @@ def carried_out(hospitals, handlers, algorithm, *, engine=None, rounds=None, **a
     """The sums of a plan's rounds, of all or the first of them."""
     plan = planned(hospitals, algorithm, **about)
     session = hospitals.session(handlers, plan=plan, engine=engine)
-    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     asking, sums, opened = algorithm.ask(facts), None, []
     while rounds is None or len(opened) < rounds:
         try:
@@ -293,7 +293,7 @@ def who_refuses(hospitals, handlers, max_rows):
     algorithm = FedPC(evidence="pooled", max_rows=max_rows)
     plan = planned(hospitals, algorithm)
     session = hospitals.session(handlers, plan=plan)
-    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     with suppress(CipherdagError):
         session.ask(next(algorithm.ask(facts)))
     return {left.site for left in session.dropouts}

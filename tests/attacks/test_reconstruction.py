@@ -296,7 +296,9 @@ def test_a_site_that_leaves_gives_a_graph_or_an_error_by_name(leaves):
 def carried_out(ward):
     session, algorithm = ward.session, FedPC(evidence="vote")
     plan, n_variables = session._plan, session.open()
-    facts = Facts(n_variables, len(plan.cohort), seed=plan.seed, fewest=plan.min_contributors)
+    facts = Facts(
+        n_variables, len(plan.cohort), seed=plan.seed, min_contributors=plan.min_contributors
+    )
     run_program(session, Replay(algorithm.ask(facts), facts.present))
     session.finish()
     return session.rounds

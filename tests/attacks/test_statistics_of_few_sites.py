@@ -113,7 +113,7 @@ CMFS = [drawn(150, 5, 0.02), drawn(190, 2, 0.02), drawn(160, 3, 0.02)]
 
 
 def fedcmfs(least):
-    facts = Facts(4, 3, labels=(0,), fewest=3)
+    facts = Facts(4, 3, labels=(0,), min_contributors=3)
     return opened(FedCMFS(reveal="sums").ask(facts), CMFS, least)
 
 

@@ -614,7 +614,10 @@ def whole_run(hospitals, engine=None, protection="masking"):
     if engine is not None:
         session._channel._engine = engine(LocalEngine(handlers))
     outcome = run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+        session,
+        Replay(
+            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
+        ),
     )
     return session, outcome, session.finish()
 

@@ -328,7 +328,7 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
     handlers = hospitals.handlers()
     first = hospitals.session(handlers, **about(FedPC(evidence="vote")))
     first.open()
-    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
     first.finish()
     second = hospitals.session(
         handlers, plan=hospitals.plan(names=names[:3], **about(FedPC(evidence="vote")))

@@ -302,7 +302,7 @@ def test_nothing_of_a_site_holds_the_password(server, tmp_path, capsys, monkeypa
     hospitals.installed = True
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
-    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), fewest=3)
+    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), min_contributors=3)
     run_program(session, Replay(FedPC(evidence="vote").ask(facts)))
     session.finish()
     hospitals.close()

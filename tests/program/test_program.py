@@ -218,7 +218,7 @@ def test_sites_run_a_foreign_algorithm_that_their_policy_names(installed, tmp_pa
         session = made.session(
             made.handlers(), algorithm=algorithm.name, program=program, parameters={}
         )
-        facts = Facts(session.open(), 3, fewest=3)
+        facts = Facts(session.open(), 3, min_contributors=3)
         graphs.append(run_program(session, Replay(algorithm.ask(facts))).arcs.tobytes())
         assert len(session.finish()) == 3
         assert session.result

@@ -108,9 +108,9 @@ class ScoreTests(CachedFederatedCITest):
             constant = np.zeros(len(p_value), dtype=bool)
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
             return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
-        fewest = max(self._settings.fewest, 1)
+        needed = max(self._settings.min_contributors, 1)
         contributors = np.rint((yield ContributorCounts(question=question)))
-        scores = question.read((yield from open_unsuppressed(question, contributors >= fewest)))
+        scores = question.read((yield from open_unsuppressed(question, contributors >= needed)))
         able = contributors[: question.n_tests]
         possible = bool((scores.means >= 0.0).all())
         require_possible(question.label, "a negative variance", holds=possible)
@@ -123,12 +123,12 @@ class ScoreTests(CachedFederatedCITest):
             scores.sites,
             self._settings.present.n_sites,
         )
-        p_value = np.where((able >= fewest) & (question.sizes > 0), p_value, np.nan)
+        p_value = np.where((able >= needed) & (question.sizes > 0), p_value, np.nan)
         self._store(question, scores, p_value, tests)
         skipped = by_block(tests, np.isnan(p_value) & (able > 0))
         for rows, chosen in zip(tests, skipped, strict=True):
             self.record_skipped(rows[chosen])
-        constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
+        constant = (np.arange(len(p_value)) < len(tests[0])) & (able < needed)
         return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
 
     def smallest_levels(self, tests: Tests, levels: Sequence[float]) -> PValues:

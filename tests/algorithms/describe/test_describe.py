@@ -155,7 +155,7 @@ def opened(data, schema):
     """Kinds and marks that the coordinator opens, and the columns by name."""
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     answers = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
-    facts = Facts(len(schema.names), len(answers), fewest=3)
+    facts = Facts(len(schema.names), len(answers), min_contributors=3)
     outcome, asked = drive(Describe().ask(facts), answers)
     (columns,) = (
         own for own in asked if isinstance(own, Suppressed) and isinstance(own.question, Columns)

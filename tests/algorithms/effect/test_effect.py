@@ -551,7 +551,7 @@ def test_between_the_count_and_the_models_no_site_may_leave():
 def _leaving(effect):
     federation = federated(hospitals(patients(n=3000), 4))
     sites = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
-    facts = Facts(6, 4, names=federation.sites[0].table.names, fewest=3)
+    facts = Facts(6, 4, names=federation.sites[0].table.names, min_contributors=3)
     asking = effect.ask(facts)
     question = next(asking)
     for number in range(9):
@@ -677,7 +677,7 @@ def test_no_sum_of_a_run_tells_who_misses_a_value_by_another_run_s():
     counts = []
     for adjust in ("age", "sex", ""):
         own = Effect(treatment="drug", outcome="cost", adjust=adjust)
-        (found,) = drive(own.ask(Facts(6, 3, names=names, fewest=3)), sites)[0].effects
+        (found,) = drive(own.ask(Facts(6, 3, names=names, min_contributors=3)), sites)[0].effects
         counts.append([one.rows for one in found.means])
     assert counts[1:] == counts[:-1]
     assert sum(counts[0]) == len(rows) - 1

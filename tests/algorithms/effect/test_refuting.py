@@ -392,8 +392,8 @@ def sites_of(rows, least):
 
 
 def asked_of(federation, sites, **own):
-    names, fewest = federation.sites[0].table.names, 3
-    facts = Facts(len(names), len(sites), names=names, fewest=fewest)
+    names, min_contributors = federation.sites[0].table.names, 3
+    facts = Facts(len(names), len(sites), names=names, min_contributors=min_contributors)
     outcome, asked = drive(Asking(**own).ask(facts), sites)
     return outcome, [part for whole in asked for part in whole.parts]
 
@@ -514,7 +514,7 @@ def test_no_change_is_asked_for_where_the_rows_are_not_disclosed():
     rows = patients(300).assign(drug="none")
     rows.iloc[:9, rows.columns.get_loc("drug")] = "one"
     federation, sites = sites_of(rows, 11)
-    facts = Facts(5, 3, names=federation.sites[0].table.names, fewest=3)
+    facts = Facts(5, 3, names=federation.sites[0].table.names, min_contributors=3)
     asking = Asking(**OWN, refute=True).ask(facts)
     with pytest.raises(DataError, match="min_cell_size"):
         drive(asking, sites)

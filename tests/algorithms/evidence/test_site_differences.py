@@ -56,14 +56,18 @@ def about(categories, *blocks, origins=None, units=None):
     )
 
 
-def compared(sites, *, fewest=1, n_variables=None):
+def compared(sites, *, min_contributors=1, n_variables=None):
     """What is found of all variables, and the questions it takes."""
     n_variables = n_variables or sites[0].n_variables
 
     def asking():
         columns = Columns(n_variables=n_variables, max_rows=MAX_ROWS)
         kinds = columns.read((yield columns))
-        return (yield from marginal_differences(kinds, fewest=fewest, max_rows=MAX_ROWS))
+        return (
+            yield from marginal_differences(
+                kinds, min_contributors=min_contributors, max_rows=MAX_ROWS
+            )
+        )
 
     found, asked = drive(asking(), sites)
     return found, asked[1:]
@@ -322,7 +326,7 @@ def test_what_too_few_sites_have_is_never_opened():
     for own in values[:2]:
         own[8:, 2] = np.nan
     sites = [gaussian_site(own, min_cell_size=11) for own in values]
-    found, (counting, opening) = compared(sites, fewest=3)
+    found, (counting, opening) = compared(sites, min_contributors=3)
     assert isinstance(counting, ContributorCounts)
     assert isinstance(opening, Suppressed)
     assert plain_sum(counting, sites).tolist() == [4.0, 2.0, 1.0]
@@ -401,7 +405,7 @@ def test_what_a_neighbour_explains_no_longer_differs_given_it():
             cause = (rng.random(800) < prevalence).astype(int)
             effect = (rng.random(800) < 0.15 + 0.6 * cause).astype(int)
             sites.append(discrete_site(np.column_stack([cause, effect]), (2, 2)))
-        bounds = {"fewest": 3, "max_rows": MAX_ROWS}
+        bounds = {"min_contributors": 3, "max_rows": MAX_ROWS}
         joined = np.array([[False, True], [True, False]])
 
         def asking(bounds=bounds, joined=joined):
@@ -472,7 +476,7 @@ def test_where_nothing_differs_the_table_says_so():
 
 @pytest.mark.parametrize("kind", ["vote", "fisher", "weighted_p"])
 def test_evidence_that_asks_for_no_columns_compares_none(kind):
-    facts = Facts(3, 3, fewest=2)
+    facts = Facts(3, 3, min_contributors=2)
     rng = np.random.default_rng(0)
     sites = [gaussian_site(rng.standard_normal((80, 3))) for _ in range(3)]
     outcome, asked = drive(FedPC(evidence=kind).ask(facts), sites)

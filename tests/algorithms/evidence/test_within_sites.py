@@ -42,10 +42,10 @@ def mixed_site(rows, categories):
     return SiteView(codes, values, tuple(categories))
 
 
-def asking(tests, sites, *, bits, alpha=ALPHA, fewest=1, **more):
+def asking(tests, sites, *, bits, alpha=ALPHA, min_contributors=1, **more):
     own = EvidenceSettings(
         spec=CITestSpec(alpha=alpha), n_variables=sites[0].n_variables, max_rows=1 << 14,
-        present=Presence(len(sites)), fewest=fewest, **more,
+        present=Presence(len(sites)), min_contributors=min_contributors, **more,
     )  # fmt: skip
     source = yield from EVIDENCE["stratified"].source(own, closed=bits)
     found = yield from source.p_values(tests)
@@ -242,8 +242,8 @@ def test_a_test_of_one_informative_site_is_done_by_bits():
     codes = np.zeros((4, 300, 2), dtype=np.int64)
     codes[0] = rng.integers(0, 2, (300, 1))
     sites = [discrete_site(own, (2, 2)) for own in codes]
-    assert found(sites, [np.array([[0, 1]])], bits=True, fewest=3)[0].tolist() == [0.0]
-    assert found(sites, [np.array([[0, 1]])], fewest=3)[0].tolist() == [1.0]
+    assert found(sites, [np.array([[0, 1]])], bits=True, min_contributors=3)[0].tolist() == [0.0]
+    assert found(sites, [np.array([[0, 1]])], min_contributors=3)[0].tolist() == [1.0]
 
 
 @pytest.mark.parametrize(("n_sites", "rows"), [(5, 40), (40, 50), (100, 400)])
@@ -275,7 +275,7 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
         own[:, 4] = own[:, 0]
     sites = [discrete_site(own, (2,) * 5) for own in parts]
     tests = [np.array([[0, 1], [0, 3]]), np.array([[0, 1, 2], [0, 1, 3], [0, 3, 2], [0, 1, 4]])]
-    p_values, source, asked = found(sites, tests, fewest=3)
+    p_values, source, asked = found(sites, tests, min_contributors=3)
     (opened,) = [own for own in asked if isinstance(own, Suppressed)]
     (counted,) = [own for own in asked if isinstance(own, ContributorCounts)]
     able = sum(site.answer(counted) for site in sites)
@@ -296,7 +296,7 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     undone = source.skipped_tests(np.array([[0, 1, 4], [3, 0, 2], [0, 3, 2], [0, 1, 3]]))
     assert undone.tolist() == [False, True, True, False]
     assert source.untestable_pairs().tolist() == [[0, 3]]
-    fewer = found(sites, tests, fewest=2)[0]
+    fewer = found(sites, tests, min_contributors=2)[0]
     assert np.isnan(fewer).tolist() == [False] * 5 + [True]
 
 

@@ -46,8 +46,10 @@ def concluded(outcome):
     return told, outcome.untested
 
 
-def both(tests, evidence, labels=LABELS, fewest=3, **choices):
-    facts = Facts(tests[0].n_variables, len(tests), labels=labels, fewest=fewest)
+def both(tests, evidence, labels=LABELS, min_contributors=3, **choices):
+    facts = Facts(
+        tests[0].n_variables, len(tests), labels=labels, min_contributors=min_contributors
+    )
     runs = []
     for reveal in ("sums", "bits"):
         algorithm = FedCMFS(k1=50, k2=50, evidence=evidence, reveal=reveal, **choices)
@@ -85,7 +87,7 @@ def test_an_untestable_column_is_untested_and_one_of_few_sites_stays(evidence):
     assert opened.untested == (5, 6)
     # where nothing but bits is opened, two sites are enough, and one is
     assert closed.untested == (6,)
-    (opened, _), _ = both(tests, evidence, labels=(0,), fewest=1)
+    (opened, _), _ = both(tests, evidence, labels=(0,), min_contributors=1)
     assert concluded(opened) == concluded(closed)
 
 

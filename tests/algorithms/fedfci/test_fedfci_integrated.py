@@ -35,7 +35,7 @@ def few(monkeypatch):
 def found_of(dag, observed, measured, algorithm=ALGORITHM):
     site = respondent(HiddenOracle(dag, observed))
     n_sites = len(measured.lacking)
-    facts = Facts(observed, n_sites, fewest=3, measured=measured)
+    facts = Facts(observed, n_sites, min_contributors=3, measured=measured)
     algorithm.check_measured(measured)
     outcome, asked = drive(algorithm.ask(facts), [site] * n_sites)
     return algorithm.conclude(outcome, facts), outcome, asked, facts

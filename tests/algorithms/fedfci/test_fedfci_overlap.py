@@ -31,7 +31,7 @@ def overlapping(seed, observed):
 def outcome_of(dag, observed, hidden, measured, algorithm=ALGORITHM, names=()):
     n_sites = len(measured.lacking)
     site = respondent(HiddenOracle(dag, observed, range(observed + hidden, len(dag))))
-    facts = Facts(observed, n_sites, names, fewest=3, measured=measured)
+    facts = Facts(observed, n_sites, names, min_contributors=3, measured=measured)
     return drive(algorithm.ask(facts), [site] * n_sites)
 
 

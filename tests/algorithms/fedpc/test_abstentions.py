@@ -59,29 +59,35 @@ def plain_vote(site, skeleton, x, y, layer):
 @given(
     seed=st.integers(0, 10_000),
     impossible=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
-    fewest=st.integers(1, 5),
+    min_contributors=st.integers(1, 5),
     share=st.sampled_from([0.3, 0.5]),
 )
-def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewest, share):
+def test_the_skeleton_is_that_of_votes_counted_one_by_one(
+    seed, impossible, min_contributors, share
+):
     sites = [Drawn(seed + 100_000 * k, impossible) for k in range(5)]
     algorithm = FedPC(
         evidence="vote", alpha=SPEC.alpha, max_cond_size=2, voting=Voting(vote_share=share)
     )
-    outcome, asked = drive(algorithm.ask(Facts(5, 5, fewest=fewest)), list(map(respondent, sites)))
+    outcome, asked = drive(
+        algorithm.ask(Facts(5, 5, min_contributors=min_contributors)), list(map(respondent, sites))
+    )
     kept = ~np.eye(5, dtype=bool)
     for layer, heard in enumerate(outcome.votes):
         start = kept.copy()
         for (x, y), votes, able in zip(heard.pairs, heard.votes, heard.voters, strict=True):
             cast = [plain_vote(site, start, x, y, layer) for site in sites]
             voters = [vote for vote in cast if vote is not None]
-            if len(voters) < fewest or not voters:
+            if len(voters) < min_contributors or not voters:
                 assert votes == able == 0
                 continue
             assert (votes, able) == (sum(voters), len(voters))
             if not sum(voters) > share * len(voters):
                 kept[x, y] = kept[y, x] = False
     assert (outcome.skeleton == kept).all()
-    assert any(isinstance(question, ContributorCounts) for question in asked) == (fewest > 1)
+    assert any(isinstance(question, ContributorCounts) for question in asked) == (
+        min_contributors > 1
+    )
 
 
 @settings(max_examples=30, deadline=None)

@@ -195,7 +195,7 @@ def opened(data, site_effect):
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
-    facts = Facts(5, len(sites), names=schema.names, fewest=3)
+    facts = Facts(5, len(sites), names=schema.names, min_contributors=3)
     own = Survival(time="months", event="died", adjust=("stage",), site_effect=site_effect)
     outcome, asked = drive(own.ask(facts), sites)
     kinds = HazardSteps | HazardSums
@@ -300,7 +300,7 @@ def test_nothing_is_opened_that_was_not_counted(site_effect):
     schema = infer_schema(list(wards().values()))
     federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
-    facts = Facts(4, 3, names=schema.names, fewest=3)
+    facts = Facts(4, 3, names=schema.names, min_contributors=3)
     own = Survival(time="months", event="died", adjust=("arm",), site_effect=site_effect)
     _, asked = drive(own.ask(facts), sites)
     assert all(isinstance(question, Suppressed | ContributorCounts) for question in asked)

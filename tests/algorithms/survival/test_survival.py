@@ -287,7 +287,7 @@ def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     sites = [
         SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
     ]
-    facts = Facts(len(schema.names), len(sites), names=schema.names, fewest=3)
+    facts = Facts(len(schema.names), len(sites), names=schema.names, min_contributors=3)
     return drive(Survival(**OWN, edges=edges, **parameters).ask(facts), sites), sites
 
 
@@ -499,7 +499,7 @@ def test_a_site_has_the_result_by_its_own_names():
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     own = Survival(time="4", event="3", by="2", adjust=("1", "2"))
-    facts = Facts(4, 3, fewest=3)
+    facts = Facts(4, 3, min_contributors=3)
     outcome, _ = drive(own.ask(facts), sites)
     numbered = own.conclude(outcome, facts)
     named = own.conclude(outcome, replace(facts, names=schema.names))

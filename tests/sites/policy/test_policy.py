@@ -35,7 +35,10 @@ def run(hospitals, **options):
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
     run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+        session,
+        Replay(
+            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
+        ),
     )
     session.finish()
     return session

@@ -26,7 +26,10 @@ def standing(tmp_path):
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
     outcome = run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+        session,
+        Replay(
+            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
+        ),
     )
     session.finish()
     return outcome
