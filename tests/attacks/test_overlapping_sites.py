@@ -24,7 +24,7 @@ from cipherdag.protocol import plan as plans
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.questions.encodings import pack_blocks, segments
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.record.opened_sums import OpenedSum, differing_sites
@@ -51,7 +51,7 @@ def sums_over(frames, schema, test):
     counts, members = pack_blocks(
         [np.zeros((0, 2 + k), dtype=np.int64) for k in range(len(test) - 2)] + [np.array([test])]
     )
-    question = ScoreSums(categories=(0,) * 12, counts=counts, members=members, n_rows=1 << 12)
+    question = RaoSums(categories=(0,) * 12, counts=counts, members=members, n_rows=1 << 12)
     answers = [
         SiteView.of_table(
             load_table(own, schema, site=f"site-{k}"), min_cell_size=0, device="cpu"

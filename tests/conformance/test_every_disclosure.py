@@ -32,7 +32,7 @@ from cipherdag.questions.disclosure import (
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import question_kinds
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.results import sentences as ledger
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.testing import Trial, opens_only_what_it_declares
@@ -200,7 +200,7 @@ def test_no_sentence_is_long_and_nothing_is_said_twice(name):
 
 
 def test_the_bits_of_a_second_level_are_named_where_they_are_asked():
-    assert Quantity.LENIENT in {each.quantity for each in ScoreBits.discloses}
+    assert Quantity.LENIENT in {each.quantity for each in RaoBits.discloses}
     bits = make_algorithm("fedpc", {"alpha": 0.2}).disclosures()
     assert Disclosure(Quantity.LENIENT, Precision.BIT) in bits
     assert make_algorithm("fedcmfs", {}).disclosures() != bits

@@ -51,7 +51,7 @@ SIGNED = {
 }
 LEAST = {"followed": 0}
 """Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
-ONLY_COVERED = {"ScoreSums"}
+ONLY_COVERED = {"RaoSums"}
 """Of which nothing is asked but inside another question."""
 SHORT = {
     "rounds": 1,

@@ -99,11 +99,11 @@ class CombinedTests(CachedFederatedCITest):
         self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]
     ) -> FloatVector:
         """Compute p-values from sums, and store strengths."""
-        self.store_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        self.store_strengths(tests[0], _strengths(question, sums)[: len(tests[0])])
         return combined_p(question, sums)
 
 
-def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+def _strengths(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     """Compute strengths as normal scores, shape (B,); 0 for ``weighted_p``, which has none."""
     if question.combination == "weighted_p":
         return np.zeros(sum(question.counts))

@@ -36,8 +36,8 @@ from cipherdag.algorithms.fedpc.report import concluded
 from cipherdag.algorithms.fedpc.voting import (
     UNDECIDED,
     VoteRule,
+    by_candidate_scores,
     by_maximum,
-    by_scores,
     voted_skeleton,
 )
 from cipherdag.algorithms.parameters import one_of, preset, require, within
@@ -321,7 +321,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         search = self.separator_search(skeleton)
         sepset = self.voting.sepset
         if sepset in ("mean", "vote"):
-            index, support = yield from by_scores(search, sepset, present, needed)
+            index, support = yield from by_candidate_scores(search, sepset, present, needed)
         else:
             index, support = yield from by_maximum(search, present)
         candidates = search.candidates()

@@ -197,13 +197,15 @@ def by_maximum(
     return chosen, np.ldexp(peaks - 1.0, -search.grid_bits)
 
 
-def by_scores(
+def by_candidate_scores(
     search: SeparatorSearch, score: ScoredBy, present: Presence, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
     """Highest mean p or most votes; ties go to the first candidate (section 5)."""
     candidates = search.candidates()
     totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
-    scores = yield from _all_scores(search, score, int(totals.sum()), present, min_contributors)
+    scores = yield from _candidate_scores(
+        search, score, int(totals.sum()), present, min_contributors
+    )
     index = np.full(search.n_groups, -1, dtype=np.int64)
     support = np.zeros(search.n_groups)
     least = search.test.alpha if score == "mean" else 0.0
@@ -215,7 +217,7 @@ def by_scores(
     return index, support
 
 
-def _all_scores(
+def _candidate_scores(
     search: SeparatorSearch, score: ScoredBy, total: int, present: Presence, min_contributors: int
 ) -> Generator[Question, FloatVector, FloatVector]:
     parts: list[FloatVector] = [np.zeros(0)]

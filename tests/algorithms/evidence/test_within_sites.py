@@ -28,7 +28,7 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 
@@ -178,7 +178,7 @@ def test_bits_are_whether_the_p_values_of_sums_are_up_to_alpha(kind, alpha):
     clear = np.abs(np.log(p_values / alpha)) > 0.5
     assert clear.mean() > 0.8
     np.testing.assert_array_equal(bits[clear], (p_values > alpha)[clear])
-    assert {type(own) for own in asked} <= {Columns, ScoreBits}
+    assert {type(own) for own in asked} <= {Columns, RaoBits}
     assert (
         dict(source.n_tests_by_method)
         == dict(opened.n_tests_by_method)

@@ -14,7 +14,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.tools.numdiff import approx_fprime, approx_hess
 
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.score_tests import tables
 
@@ -32,7 +32,7 @@ def answer(rows, tests, categories, ordered=(), **more):
     codes[:, numbers] = -1
     pool = SiteView(None if numbers.all() else codes, values, categories, ordered=ordered, **more)
     counts, members = pack_blocks(tests)
-    question = ScoreSums(
+    question = RaoSums(
         categories=categories, counts=counts, members=members, n_rows=SITES * len(rows),
         max_rows=1 << 15, ordered=ordered,
     )  # fmt: skip
