@@ -38,6 +38,7 @@ LIMITS = {
     "modules in the largest folder": 20,
     "lines of the longest file": 400,
     "lines of the longest function": 70,
+    "letters of the longest name of a test": 60,
 }
 BUDGETS = {
     "algorithms": 14784,
@@ -196,6 +197,13 @@ def sizes(paths: list[Path]) -> dict[str, float]:
     return figures
 
 
+def tests(root: Path) -> list[str]:
+    """The names of all tests below a folder's `tests`, without `test_`."""
+    files = (root / "tests").rglob("test_*.py")
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    return [n.name[5:] for n in nodes if isinstance(n, ast.FunctionDef) and n.name[:5] == "test_"]
+
+
 def room_lines(known: dict[str, Path]) -> dict[str, int]:
     """Lines of every room; the modules of the root are one."""
     counts: Counter[str] = Counter()
@@ -262,6 +270,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
         "modules in the root": len(root),
         "modules in the largest folder": max(n for where, n in inside.items() if where),
         **sizes(list(known.values())),
+        "letters of the longest name of a test": max(map(len, tests(package.parent)), default=0),
         **{f"lines of {name}": count for name, count in sorted(room_lines(known).items())},
         "named": {
             "circles": rooms,
@@ -321,7 +330,7 @@ def main() -> None:
         most = limits()
         for name, figure in figures.items():
             limit = f"   (at most {most[name]})" if name in most else ""
-            print(f"{name:<34} {figure:>8g}{limit}")
+            print(f"{name:<40} {figure:>8g}{limit}")
     over = exceeded(figures)
     if chosen.gate and over:
         sys.exit("\n".join(over))

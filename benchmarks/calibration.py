@@ -153,7 +153,7 @@ def decisions(categories: tuple[int, ...], method: Method, sites: list[Site]) ->
     settings = EvidenceSettings(
         spec=spec,
         n_variables=n_variables,
-        fewest=FEWEST,
+        min_contributors=FEWEST,
         max_rows=1 << 14,
         present=Presence(len(sites)),
     )

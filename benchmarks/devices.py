@@ -37,7 +37,7 @@ from cipherdag.questions.pooled_data import Moments
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -239,10 +239,10 @@ def sets_of(rng: np.random.Generator, p: int, count: int, size: int) -> np.ndarr
     return np.argsort(rng.random((count, p)), axis=1)[:, :size].astype(np.int64)
 
 
-def score_sums(kinds: tuple[int, ...], tests: np.ndarray, n_rows: int = 10_000) -> ScoreSums:
+def score_sums(kinds: tuple[int, ...], tests: np.ndarray, n_rows: int = 10_000) -> RaoSums:
     empty = [np.zeros((0, 2 + k), dtype=np.int64) for k in range(tests.shape[1] - 2)]
     counts, members = pack_blocks([*empty, tests])
-    return ScoreSums(categories=kinds, counts=counts, members=members, n_rows=n_rows)
+    return RaoSums(categories=kinds, counts=counts, members=members, n_rows=n_rows)
 
 
 def likelihoods(p: int, sets: np.ndarray) -> LogLikelihoods:

@@ -72,7 +72,7 @@ class Drawn:
             SiteView(codes[own], values[own], categories)
             for own in (self.site == k for k in range(self.site.max() + 1))
         ]
-        facts = Facts(len(names), len(sites), names=names, fewest=1)
+        facts = Facts(len(names), len(sites), names=names, min_contributors=1)
         return algorithm.conclude(driven(algorithm.ask(facts), sites), facts)
 
     def masked(self, algorithm: Algorithm) -> object:

@@ -107,7 +107,9 @@ def estimate(world: Any, whole: list[NDArray], estimator: str) -> tuple[float, .
         for own in whole
     ]
     algorithm = Effect(treatment="drug", outcome="cured", adjust="age,sex", estimator=estimator)
-    found = driven(algorithm.ask(Facts(len(NAMES), len(sites), names=NAMES, fewest=1)), sites)
+    found = driven(
+        algorithm.ask(Facts(len(NAMES), len(sites), names=NAMES, min_contributors=1)), sites
+    )
     own = found.effects[0].contrasts[0]
     return own.estimate, own.error, own.low, own.high
 

@@ -32,7 +32,7 @@ from plain_runs import driven, plain_verdicts
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.sites.answers.site_view import SiteView
 
 SITES, ROWS = 3, 500
@@ -74,11 +74,11 @@ class Population:
         heard = []
 
         def hear(question, values):
-            if isinstance(question, ScoreBits):
+            if isinstance(question, RaoBits):
                 # not whether pairs can be tested, which hardly varies
                 heard.append((question, values[: question.question.n_tests] > 0))
 
-        asking = FedPC().ask(Facts(codes.shape[1], SITES, fewest=2))
+        asking = FedPC().ask(Facts(codes.shape[1], SITES, min_contributors=2))
         outcome = driven(asking, self.sites(codes), hear)
         return heard, outcome.arcs | outcome.arcs.T
 
@@ -129,7 +129,7 @@ class Tests:
         return plain_verdicts(self.bits, words) > 0, self.sums.read(sum(answers)).scores
 
 
-def _rows(question: ScoreBits) -> list[tuple[int, ...]]:
+def _rows(question: RaoBits) -> list[tuple[int, ...]]:
     return [tuple(row) for block in question.question.rows() for row in block.tolist()]
 
 

@@ -76,7 +76,10 @@ def found(sites: list[SiteView], joined: NDArray[np.bool_] | None = None) -> lis
     """What the sums of these sites tell; given neighbours where a skeleton is given."""
     n_variables = sites[0].n_variables
     settings = EvidenceSettings(
-        spec=CITestSpec(alpha=0.01), n_variables=n_variables, max_rows=1 << 12, fewest=FEWEST
+        spec=CITestSpec(alpha=0.01),
+        n_variables=n_variables,
+        max_rows=1 << 12,
+        min_contributors=FEWEST,
     )
 
     def asking():

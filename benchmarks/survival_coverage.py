@@ -93,7 +93,9 @@ def found(
     sites = [site(rows, least) for rows in drawn]
     named = {"time": "months", "event": "event", "edges": EDGES, "max_rows": 1 << 12}
     algorithm = Survival(**(named | own))
-    facts = Facts(len(COLUMNS), world.n_sites, names=COLUMNS, fewest=min(3, world.n_sites))
+    facts = Facts(
+        len(COLUMNS), world.n_sites, names=COLUMNS, min_contributors=min(3, world.n_sites)
+    )
     try:
         outcome = driven(algorithm.ask(facts), sites)
     except DataError:

@@ -129,7 +129,7 @@ def answered(sites: list[Site], categories, count: int, ask) -> np.ndarray:
     settings = EvidenceSettings(
         spec=spec,
         n_variables=3 * count,
-        fewest=FEWEST,
+        min_contributors=FEWEST,
         max_rows=1 << 14,
         present=Presence(len(sites)),
     )

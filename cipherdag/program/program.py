@@ -53,7 +53,7 @@ def plan_facts(
         len(plan.cohort),
         labels=labels if reads_labels(plan.algorithm) else (),
         seed=plan.seed,
-        fewest=plan.min_contributors,
+        min_contributors=plan.min_contributors,
         measured=plan.measured,
         determined=determined if reads_relations(plan.algorithm) else NOTHING,
     )

@@ -15,7 +15,7 @@ from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import tag_of
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.results.account import RunAccount
 from cipherdag.results.sentences import CLOSED, EACH, CountedReleases, dropout_line, release_blocks
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
@@ -110,7 +110,7 @@ def _disclosure(run: RunAccount) -> str:
     sums = [report.number for report in run.rounds if not _opens_bits(report)]
     if not bits:
         return of_sums
-    able = any(tag_of(ScoreBits) in report.kind.split("+") for report in run.rounds)
+    able = any(tag_of(RaoBits) in report.kind.split("+") for report in run.rounds)
     second = "For some tests a second bit says whether the test can be done. " if able else ""
     rest = f" {_in_rounds(sums)} sums over all sites were opened. {of_sums}" if sums else ""
     return (

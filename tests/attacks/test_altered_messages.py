@@ -61,7 +61,7 @@ def carried_out(ward, leaves):
     if leaves:
         silence(ward, LEAVES, "unmask")
     ward.session.open()
-    facts = Facts(5, N_SITES, fewest=3)
+    facts = Facts(5, N_SITES, min_contributors=3)
     outcome = run_program(ward.session, Replay(PLANNED.ask(facts), facts.present))
     ward.session.finish()
     assert len(ward.session.result) == 32
@@ -241,7 +241,7 @@ def alterations(draw, sent):
 
 
 @pytest.mark.parametrize(("protection", "leaves"), WORLDS)
-def test_a_field_of_a_message_that_was_altered_is_named_or_changes_nothing(protection, leaves):
+def test_an_altered_field_of_a_message_is_named_or_changes_nothing(protection, leaves):
     whole, sent = honest(protection, leaves)
     usual = ((LEAVES, "unmask", 1),) if leaves else ()
 
@@ -283,5 +283,5 @@ def test_the_honest_plan_asks_what_its_program_asks():
         assert {operation for operation, _ in sent} >= {"invite", "offers", "sealed", "ask"}
         assert ("recover" in {operation for operation, _ in sent}) == leaves
         assert len(whole.contents) == len(whole.opened) == 10
-        first = next(PLANNED.ask(Facts(5, N_SITES, fewest=3)))
+        first = next(PLANNED.ask(Facts(5, N_SITES, min_contributors=3)))
         assert whole.contents[0] == content_digest(first).hex()

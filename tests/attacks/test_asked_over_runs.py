@@ -64,7 +64,7 @@ def run(hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, 
     about = {"algorithm": "fedpc", "versions": computed_with(), "parameters": parameters}
     plan = hospitals.plan(**about) if journal is None or journal.plan is None else journal.plan
     session = hospitals.session(handlers, plan=plan, engine=engine, journal=journal)
-    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     asking, sums, opened = algorithm.ask(facts), None, []
     while rounds is None or len(opened) < rounds:
         try:

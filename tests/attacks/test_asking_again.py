@@ -98,7 +98,7 @@ def test_two_attempts_of_the_smallest_size_cannot_both_be_opened():
     assert (second.sum() == expected(lie.ward, lie.question, names[1:3])).all()
 
 
-def test_the_plan_s_colluders_bind_every_site_however_lax_its_own_policy():
+def test_the_plan_s_colluders_bind_sites_with_lax_policies():
     """A coordinator that names few survivors all the same is not believed."""
     ward = Ward(n_sites=6)
     plan = msgspec.structs.replace(ward.session._plan, colluders=3, min_survivors=1)
@@ -112,7 +112,7 @@ def test_the_plan_s_colluders_bind_every_site_however_lax_its_own_policy():
         assert answered or refused(reply) is CohortError
 
 
-def test_sites_that_leave_while_a_sum_is_opened_end_the_run_by_name_in_the_next_round():
+def test_sites_that_leave_while_a_sum_is_opened_end_the_run_by_name():
     ward = Ward.opened("bfv", n_sites=4)
     silence(ward, "hospital-2", "unmask")
     silence(ward, "hospital-1", "open")

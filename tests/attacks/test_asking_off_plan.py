@@ -116,7 +116,7 @@ def test_a_step_that_was_given_up_is_asked_again_without_a_sum_only():
 def test_a_plan_that_has_ended_asks_nothing_more():
     run = Halfway(0)
     run.session._step = 0
-    run_program(run.session, Replay(PLANNED.ask(Facts(5, 4, fewest=3))))
+    run_program(run.session, Replay(PLANNED.ask(Facts(5, 4, min_contributors=3))))
     run.opened = run.seeds_that_left()
     for content in (content_digest(run.question), bytes(32), b""):
         assert run.refusals("ask", run.ask(content=content)) == {ReplayError}
@@ -181,7 +181,7 @@ def test_a_sum_that_was_altered_is_forged(protection):
     assert len(run.answers()) == 4
 
 
-def test_a_site_writes_down_whose_the_forged_sum_is_said_to_be_and_what_to_do():
+def test_a_site_records_whose_a_forged_sum_is_and_what_to_do():
     run = Halfway(2)
     forged = altered(run.packed[-1], one_more_vote)
     run.reply("ask", run.ask(previous=forged), "hospital-3")
@@ -204,7 +204,7 @@ def test_a_sum_in_words_that_are_not_reduced_is_refused():
     assert len(run.answers()) == 4
 
 
-def test_the_sum_of_another_round_is_refused_even_where_it_has_the_same_length():
+def test_the_sum_of_another_round_is_refused_at_equal_length():
     run = Halfway(6)
     lengths = [len(zlib.decompress(packed)) for packed in run.packed]
     assert lengths[4] == lengths[5]
@@ -309,17 +309,17 @@ def test_sites_that_are_told_one_sum_in_other_bytes_do_not_agree():
     ("more", "said"),
     [(sums(Quantity.BELIEFS), "beliefs in every edge"), ((), "what it does not name")],
 )
-def test_a_segment_that_the_approved_plan_did_not_declare_is_refused_unanswered(
+def test_a_segment_that_the_plan_did_not_declare_is_refused(
     monkeypatch, more, said
 ):
-    kind = type(next(PLANNED.ask(Facts(5, 3, fewest=3))))
+    kind = type(next(PLANNED.ask(Facts(5, 3, min_contributors=3))))
     opened = kind.encodings.fget
     monkeypatch.setattr(
         kind, "encodings", property(lambda own: (*opened(own), Encoding(1, 1.0, more)))
     )
     ward = Ward.opened(algorithm=PLANNED)
     with pytest.raises(CipherdagError):
-        run_program(ward.session, Replay(PLANNED.ask(Facts(5, 3, fewest=3))))
+        run_program(ward.session, Replay(PLANNED.ask(Facts(5, 3, min_contributors=3))))
     for runtime in ward.runtimes.values():
         assert type(runtime.refused) is PolicyRefusedError
         assert f"would open {said}, which the plan did not declare" in runtime.refused.message
@@ -512,7 +512,8 @@ def carried_out(ward):
     """A whole run at the coordinator."""
     n_variables = ward.session.open()
     outcome = run_program(
-        ward.session, Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), fewest=3)))
+        ward.session,
+        Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), min_contributors=3))),
     )
     ward.session.finish()
     return outcome
@@ -547,7 +548,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
         session.open()
     replies = [reply for operation, _, reply in ward.engine.received if operation == "invite"]
     assert {refused(reply) for reply in replies} == {ProgramMismatchError}
-    question = next(PLANNED.ask(Facts(5, 3, fewest=3)))
+    question = next(PLANNED.ask(Facts(5, 3, min_contributors=3)))
     ask = Ask(1, (0, 1, 2), 1, content_digest(question))
     message = ward.message("ask", ask, session=plan.session)
     for runtime in ward.runtimes.values():
@@ -562,7 +563,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
         (FedPC(evidence="vote", voting=Voting(sepset="mean")), None),
     ],
 )
-def test_a_site_whose_generator_differs_refuses_the_first_question_that_does(other, rounds):
+def test_another_program_refuses_the_first_question_that_differs(other, rounds):
     ward = with_program(lambda _, facts: Program(Replay(other.ask(facts)), facts, other))
     honest = Ward(algorithm=PLANNED)
     carried_out(honest)

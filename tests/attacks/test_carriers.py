@@ -63,7 +63,7 @@ class Watched:
         return any("connected" in getattr(own, "what", "") for own in self.heard)
 
 
-def test_a_hostile_coordinator_runs_and_reads_nothing_and_each_attempt_is_told(attacked, tmp_path):
+def test_a_hostile_coordinator_runs_nothing_and_is_recorded(attacked, tmp_path):
     """With the server's own key it sends FLARE's commands, jobs with code and false messages."""
     from hostile_peer import HostileServer, hostile_frames
 
@@ -146,7 +146,7 @@ def test_another_site_reaches_nobody_but_the_coordinator(attacked, tmp_path):
     assert not marker.exists()
 
 
-def test_a_site_s_certificate_is_no_server_s_and_a_stranger_s_is_nobody_s(attacked):
+def test_certificates_of_sites_and_strangers_serve_nothing(attacked):
     """Who stands in the coordinator's place with another certificate gets no word of a site."""
     from hostile_peer import HostileServer
 
@@ -161,7 +161,7 @@ def test_a_site_s_certificate_is_no_server_s_and_a_stranger_s_is_nobody_s(attack
     assert watched.asked == []
 
 
-def test_a_server_s_certificate_opens_no_connection_and_a_shut_out_site_none(attacked):
+def test_a_server_s_certificate_and_a_revoked_site_cannot_connect(attacked):
     from hostile_peer import is_cut, member
 
     (attacked.folder / "shut-out").mkdir()
@@ -444,7 +444,7 @@ def test_a_site_that_asks_for_answers_and_reads_none_is_cut(attacked):
                 assert server.memory_info().rss < before + 64 * 2**20
 
 
-def test_a_hostile_coordinator_does_not_fill_the_site_s_disk_with_what_the_process_prints(attacked):
+def test_what_a_process_prints_does_not_fill_the_site_s_disk(attacked):
     """FLARE prints a line for every frame that it cannot handle."""
     from hostile_peer import HostileServer, frame
     from nvflare.fuel.f3.sfm.constants import Types

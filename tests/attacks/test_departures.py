@@ -58,7 +58,7 @@ def test_a_verdict_tells_a_wrong_graph_from_a_right_one():
     assert verdict(numbers, (found, found)) == "WRONG"
 
 
-def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(monkeypatch):
+def test_a_contributor_that_leaves_once_counted_takes_the_test_along(monkeypatch):
     """Three of five sites have a stratum; without one of them, two would be opened."""
     rng = np.random.default_rng(0)
     tables = {}

@@ -130,7 +130,7 @@ def test_an_approval_holds_for_that_run_alone(hospitals):
         hospitals.session(handlers, names=NAMES[:3]).open()
 
 
-def test_a_person_sees_what_two_runs_would_show_and_is_asked_once_more(hospitals):
+def test_a_person_sees_what_two_runs_would_show_and_is_asked_again(hospitals):
     handlers = hospitals.handlers()
     run(hospitals, handlers)
     session = hospitals.session(handlers, names=NAMES[:3])
@@ -176,7 +176,7 @@ def test_no_sum_is_opened_without_a_site_that_is_said_to_have_left(hospitals, al
         run(hospitals, handlers, question=other, engine=drop(handlers, "ask", "hospital-3"))
 
 
-def test_who_approves_a_run_of_the_same_sites_approves_no_sum_without_one(tmp_path):
+def test_approving_the_same_sites_approves_no_sum_without_one(tmp_path):
     """People approve, as by default: they read the plan twice, and that it differs in nothing."""
     hospitals = hospital_folders.hospitals(tmp_path, names=NAMES, policy=Policy(reveal="sums"))
     handlers = hospitals.handlers()
@@ -203,7 +203,7 @@ def test_a_site_may_leave_where_nothing_was_opened_with_it(hospitals):
     run(hospitals, handlers, engine=drop(handlers, "ask", "hospital-3"))
 
 
-def test_after_a_run_that_a_site_left_a_run_with_it_waits_for_approval(hospitals):
+def test_a_run_with_a_site_that_left_the_last_waits_for_approval(hospitals):
     handlers = hospitals.handlers()
     run(hospitals, handlers, engine=drop(handlers, "ask", "hospital-3"))
     with pytest.raises(DifferencingError):
@@ -228,7 +228,7 @@ def test_a_run_in_which_nothing_was_opened_is_held_against_no_other(hospitals):
 SIX = tuple(f"hospital-{k}" for k in range(6))
 
 
-def test_other_sites_wait_for_a_person_even_where_they_differ_by_enough(tmp_path):
+def test_other_sites_wait_for_a_person_even_if_they_differ_enough(tmp_path):
     """Three cohorts may be combined though no two of them can: see the next test."""
     hospitals = hospital_folders.hospitals(tmp_path, names=SIX)
     handlers = hospitals.handlers()
@@ -246,7 +246,7 @@ def test_other_sites_wait_for_a_person_even_where_they_differ_by_enough(tmp_path
     hospitals.close()
 
 
-def test_why_a_person_is_asked_three_cohorts_that_isolate_a_site_none_sees_them_all():
+def test_three_cohorts_isolate_a_site_though_none_sees_them_all():
     cohorts = ({"a", "b", "c"}, {"a", "d", "e"}, {"b", "c", "d", "e"})
     assert all(len(one ^ other) >= 3 for one, other in itertools.combinations(cohorts, 2))
     sites = "abcde"
@@ -338,7 +338,10 @@ def test_a_whole_run_may_be_repeated_and_is_remembered_once(hospitals):
     handlers = hospitals.handlers()
     for _ in range(2):
         session = hospitals.session(handlers)
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, fewest=3))))
+        run_program(
+            session,
+            Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, min_contributors=3))),
+        )
         session.finish()
     lines = hospitals.folders["hospital-0"].sums_path.read_text().splitlines()
     assert len(session.rounds) > 1

@@ -135,7 +135,7 @@ def test_a_site_that_left_before_unmasking_is_still_summed(protection, vanished,
     assert coordinator.open(combined, seeds, declaration).values.tolist() == [11.0] * 3
 
 
-def test_one_piece_for_every_other_site_that_is_the_same_when_asked_again():
+def test_every_other_site_gets_one_piece_and_the_same_on_repetition():
     sites = masking_sites(6)
     declaration = declare(4, Segment(1, 1.0), participants=(1, 2, 4, 5), threshold=2)
     shares_of(sites, [np.zeros(1)] * 6, declaration)
@@ -187,7 +187,7 @@ def test_seeds_are_released_for_the_last_question_only(protected, request):
     assert site.unmask(later) != seed
 
 
-def test_pieces_are_recovered_only_of_other_sites_asked_and_only_after_unmasking():
+def test_only_pieces_of_other_asked_sites_come_back_after_unmasking():
     sites = masking_sites(6)
     declaration = declare(5, Segment(1, 1.0), participants=(0, 1, 2, 3, 4), threshold=2)
     shares_of(sites, [np.zeros(1)] * 5, declaration)
@@ -295,7 +295,7 @@ def test_too_few_or_altered_pieces_do_not_rebuild():
 # ------------------------------------------------------------------ secrets stay inside
 
 
-def test_seeds_of_a_round_are_not_shown_and_are_forgotten_with_the_next(context):
+def test_seeds_of_a_round_are_hidden_and_forgotten_with_the_next(context):
     declaration = declare(3, Segment(1, 1.0))
     for make in (masking_sites, lambda n: bfv_sites(context, n)):
         site = make(3)[0]

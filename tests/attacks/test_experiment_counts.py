@@ -66,13 +66,13 @@ def test_exact_weights_have_one_solution_which_is_every_sites_count():
         assert explained(total, 3, 1).tolist() == [largest(PLAN, list(pair))]
 
 
-def test_with_a_site_on_its_side_the_coordinator_solves_for_the_other_two():
+def test_a_coordinator_with_one_site_solves_for_the_other_two():
     for pair, total in zip(PAIRS, by_pair(opened(1) - opened(1, PLAN[:1])), strict=True):
         assert explained(total, 2, 1).tolist() == [largest(PLAN[1:], list(pair))]
 
 
 @pytest.mark.parametrize("known", [0, 1])
-def test_what_sites_with_small_counts_open_fits_many_counts_and_no_few_rows_alone(known):
+def test_sums_of_small_counts_fit_many_counts_and_no_few_rows_alone(known):
     told = opened(LEAST) - (opened(LEAST, PLAN[:1]) if known else 0.0)
     for total in by_pair(told):
         found = explained(total, 3 - known, LEAST)
@@ -173,7 +173,7 @@ def test_steps_are_public_and_wide():
     assert min(np.unique(stepped[:88], return_counts=True)[1]) >= LEAST
 
 
-def test_weighted_beliefs_tell_a_weight_only_as_coarsely_as_weights_do():
+def test_weighted_beliefs_disclose_a_weight_only_coarsely():
     """Who even knew what two sites believe would solve for their weights, and name the sites."""
     rng = np.random.default_rng(1)
     known = rng.random((2, 1, 3, 3))

@@ -113,7 +113,7 @@ def test_sites_read_an_honest_aggregate_as_the_coordinator_does(protection, part
             assert accepted.tobytes() == plain.tobytes()
 
 
-def test_an_aggregate_shows_neither_values_nor_words_and_a_site_no_sum_key():
+def test_an_aggregate_shows_no_values_and_a_site_no_sum_key():
     site = masking_sites(2)[0]
     aggregate = opened_sum(
         masking_sites(2), MASKING.coordinator(), [np.ones(1)] * 2, declare(2, Segment(1, 1.0))
@@ -177,7 +177,7 @@ def test_sums_that_the_coordinator_altered_are_refused_by_every_site(protection)
     assert sites[0].accept(content, declaration).tobytes() == aggregate.values.tobytes()
 
 
-def test_an_honest_sum_is_not_one_for_another_question_or_for_other_sites(protection):
+def test_an_honest_sum_fits_no_other_question_and_no_other_sites(protection):
     make_sites, coordinator, _ = protection
     declaration = declare(4, *SEGMENTS)
     sites = make_sites(4)
@@ -191,7 +191,7 @@ def test_an_honest_sum_is_not_one_for_another_question_or_for_other_sites(protec
             sites[0].accept(content, wrong)
 
 
-def test_masking_what_is_added_to_a_masked_sum_opens_and_is_refused_by_every_site():
+def test_masking_an_addition_to_a_sum_is_refused_by_every_site():
     declaration = declare(3, Segment(VOTES, 1.0))
     sites, coordinator = masking_sites(3), MASKING.coordinator()
     answers = [np.ones(VOTES), np.zeros(VOTES), np.zeros(VOTES)]
@@ -205,7 +205,7 @@ def test_masking_what_is_added_to_a_masked_sum_opens_and_is_refused_by_every_sit
             site.accept(steered.content, declaration)
 
 
-def test_bfv_what_is_added_to_a_ciphertext_opens_and_is_refused_by_every_site(context):
+def test_bfv_an_addition_to_a_ciphertext_is_refused_by_every_site(context):
     declaration = declare(3, Segment(VOTES, 1.0))
     coordinator = BFV.coordinator()
     sites = bfv_sites(context, 3)
@@ -259,7 +259,7 @@ def test_a_site_that_sides_with_the_coordinator_can_forge_a_sum(protection):
     assert sites[0].accept(forged, declaration)[vote] == aggregate.values[vote] + 1
 
 
-def test_a_site_that_lies_about_its_tag_stops_the_run_and_nothing_worse():
+def test_a_false_tag_stops_the_run_and_nothing_worse():
     """No site can tell who altered a sum, a colleague or the coordinator; so says the remedy."""
     declaration = declare(3, Segment(VOTES, 1.0))
     sites, coordinator = masking_sites(3), MASKING.coordinator()

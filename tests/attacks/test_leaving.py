@@ -86,7 +86,7 @@ def test_the_opening_site_dies_and_another_steps_in():
 @pytest.mark.parametrize(
     ("protection", "step"), [*((own, "ask") for own in PROTECTIONS), ("masking", "unmask")]
 )
-def test_one_of_three_sites_dies_and_the_run_stops_with_cause_and_remedy(protection, step):
+def test_the_death_of_one_of_three_sites_stops_with_cause_and_remedy(protection, step):
     ward = Ward.opened(protection, n_sites=3)
     silence(ward, "hospital-2", step)
     with pytest.raises(SiteUnreachableError, match="2 of 3 sites remain, 3 are needed") as caught:
@@ -96,7 +96,7 @@ def test_one_of_three_sites_dies_and_the_run_stops_with_cause_and_remedy(protect
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
-def test_two_of_seven_that_die_at_different_steps_leave_the_sum_of_those_asked_again(protection):
+def test_two_of_seven_that_die_leave_the_sum_of_those_asked_again(protection):
     ward = Ward.opened(protection, n_sites=7)
     silence(ward, "hospital-1", "ask")
     silence(ward, "hospital-3", "unmask")
@@ -194,7 +194,7 @@ def test_a_split_view_of_who_is_asked_is_refused():
             assert refused(reply) is expected_error
 
 
-def test_a_site_unmasks_only_on_the_word_of_all_others_on_its_own_question():
+def test_a_site_unmasks_only_on_the_word_of_all_others():
     lie = Split()
     away = Split()
     foreign = away.shares
@@ -209,7 +209,7 @@ def test_a_site_unmasks_only_on_the_word_of_all_others_on_its_own_question():
     lie.call("unmask", {3: Unmask(lie.digest, tags)}, Unmasked)
 
 
-def test_sites_whose_plans_ask_different_things_do_not_give_each_other_their_word():
+def test_sites_with_different_questions_give_each_other_no_word():
     """Were one site brought to ask something else, its answer would open nothing."""
     lie = Split()
     own = lie.ask(2, lie.everyone)
@@ -234,7 +234,7 @@ def test_a_site_that_gives_its_word_to_some_sites_only_is_left_out():
     assert "one for every other site" in left.reason
 
 
-def test_the_sites_asked_are_in_order_known_and_the_site_itself_among_them():
+def test_the_sites_asked_are_sorted_known_and_include_the_site():
     lie = Split(n_sites=4)
     for asked in ((1, 2, 3), (0, 1, 2, 9), (2, 1, 0, 3), (0, 0, 1, 2), (-1, 0, 1, 2)):
         again = lie.same(2, asked)

@@ -70,7 +70,7 @@ def carried_out(hospitals, handlers, algorithm, *, engine=None, rounds=None, **a
     """The sums of a plan's rounds, of all or the first of them."""
     plan = planned(hospitals, algorithm, **about)
     session = hospitals.session(handlers, plan=plan, engine=engine)
-    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     asking, sums, opened = algorithm.ask(facts), None, []
     while rounds is None or len(opened) < rounds:
         try:
@@ -142,7 +142,7 @@ def test_bits_at_levels_of_any_choice_are_refused_by_every_site(clinics, algorit
     refused_plan(hospitals, hospitals.handlers(), algorithm, "at few levels")
 
 
-def test_at_the_levels_of_all_runs_a_thousand_tables_fit_and_at_any_levels_a_few():
+def test_a_thousand_tables_fit_bits_of_all_runs_and_few_at_any_levels():
     """Of the other one of two sites of 150 rows, by the test of two columns given nothing."""
     rows = 150
     parts = np.array(list(combinations(range(rows + 3), 3)))  # bars between a, b, c and d
@@ -273,7 +273,7 @@ def own_votes(hospitals):
     return votes
 
 
-def test_two_plans_that_nobody_reads_do_not_show_the_votes_of_one_site(clinics):
+def test_two_plans_that_nobody_reads_hide_the_votes_of_one_site(clinics):
     """However little they differ: that another run opened sums with the site is enough."""
     hospitals = clinics(**AUTOMATIC)
     assert 0 < own_votes(hospitals).mean() < 1
@@ -281,7 +281,7 @@ def test_two_plans_that_nobody_reads_do_not_show_the_votes_of_one_site(clinics):
         difference_of_two_plans(hospitals)
 
 
-def test_sites_that_let_nobody_leave_show_no_votes_of_one_site_by_two_plans(clinics):
+def test_without_leaving_two_plans_hide_the_votes_of_one_site(clinics):
     hospitals = clinics(**AUTOMATIC, allow_dropouts=False)
     assert 0 < own_votes(hospitals).mean() < 1
     with pytest.raises((CohortError, SiteUnreachableError)):
@@ -293,13 +293,13 @@ def who_refuses(hospitals, handlers, max_rows):
     algorithm = FedPC(evidence="pooled", max_rows=max_rows)
     plan = planned(hospitals, algorithm)
     session = hospitals.session(handlers, plan=plan)
-    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     with suppress(CipherdagError):
         session.ask(next(algorithm.ask(facts)))
     return {left.site for left in session.dropouts}
 
 
-def test_plans_that_nobody_reads_tell_the_rows_of_a_site_within_a_factor_of_two_only(clinics):
+def test_unread_plans_disclose_a_site_s_rows_within_a_factor_of_two(clinics):
     hospitals = clinics(NAMES[:3], **AUTOMATIC)
     handlers = hospitals.handlers()
     finer = msgspec.to_builtins(FedPC(evidence="pooled")) | {"max_rows": ROWS[1] - 1}

@@ -24,7 +24,7 @@ from cipherdag.protocol import plan as plans
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.questions.encodings import pack_blocks, segments
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.record.opened_sums import OpenedSum, differing_sites
@@ -51,7 +51,7 @@ def sums_over(frames, schema, test):
     counts, members = pack_blocks(
         [np.zeros((0, 2 + k), dtype=np.int64) for k in range(len(test) - 2)] + [np.array([test])]
     )
-    question = ScoreSums(categories=(0,) * 12, counts=counts, members=members, n_rows=1 << 12)
+    question = RaoSums(categories=(0,) * 12, counts=counts, members=members, n_rows=1 << 12)
     answers = [
         SiteView.of_table(
             load_table(own, schema, site=f"site-{k}"), min_cell_size=0, device="cpu"
@@ -62,7 +62,7 @@ def sums_over(frames, schema, test):
     return sums.scores[0], sums.rows[0]
 
 
-def test_without_groups_two_sums_tell_the_rows_and_the_correlation_of_one_site():
+def test_without_groups_two_sums_disclose_one_site_s_correlation():
     rng = np.random.default_rng(1)
     frames = [chained(rng, n) for n in (800, 700, 900, 500)]
     frames[3]["v01"] += 2 * frames[3]["v00"]  # a correlation of its own
@@ -80,7 +80,7 @@ def test_without_groups_two_sums_tell_the_rows_and_the_correlation_of_one_site()
         Federation.simulate(frames, schema=schema, policy=EXACT).run(FedPC())
 
 
-def test_sites_refuse_groups_that_are_too_small_whatever_a_coordinator_plans(monkeypatch):
+def test_sites_refuse_too_small_groups_whatever_the_plan_says(monkeypatch):
     rng = np.random.default_rng(1)
     frames = sites_of(rng, ONE)
     federation = Federation.simulate(frames, schema=declared(frames, ONE), policy=EXACT)
@@ -102,7 +102,7 @@ def test_sites_refuse_a_plan_that_says_otherwise_than_their_schema(monkeypatch, 
         federation.run(FedPC())
 
 
-def test_a_site_that_claims_columns_is_found_by_its_file_and_by_the_others():
+def test_a_false_claim_of_columns_is_found_by_the_file_and_by_others():
     frames = sites_of(np.random.default_rng(2))
     honest = simulated(frames)
     schema = honest.sites[0].table.schema
@@ -153,7 +153,7 @@ def test_no_name_travels_and_nothing_but_the_plan_says_who_lacks_what(algorithm)
     assert saying == {"invite"}
 
 
-def test_every_answer_to_a_test_is_zero_at_all_sites_of_a_group_that_lacks_a_variable():
+def test_sites_that_lack_a_variable_answer_zeros_to_its_tests():
     federation = simulated(sites_of(np.random.default_rng(8), discrete=range(0, 12, 2)))
     sites = [
         SiteView.of_table(site.table, min_cell_size=0, device="cpu") for site in federation.sites

@@ -165,7 +165,7 @@ LENIENT = settings(
 
 @LENIENT
 @given(ALGORITHMS, st.integers(0, 2**32 - 1), st.sampled_from(MANNERS))
-def test_whatever_sums_come_a_run_ends_in_a_result_or_an_error_by_name(algorithm, seed, manner):
+def test_any_sums_end_in_a_result_or_an_error_by_name(algorithm, seed, manner):
     rng = np.random.default_rng(seed)
     run(algorithm, facts_of(seed), lambda number, question: poisoned(question, rng, manner))
 

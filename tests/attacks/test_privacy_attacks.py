@@ -80,7 +80,7 @@ def uniform(words, modulus):
 # ------------------------------------------------------------------ masking
 
 
-def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_released():
+def test_masking_a_sum_short_of_the_sites_asked_is_noise():
     declaration = declare(5, Segment(LENGTH, 1.0, 40, signed=True))
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = masking_sites(5)
@@ -102,7 +102,7 @@ def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_r
     assert recovers(total, np.sum(answers, axis=0), WORDS)
 
 
-def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_rest():
+def test_masking_colluders_learn_only_the_sum_of_two_or_more_others():
     declaration = declare(4, Segment(LENGTH, 1.0, 40, signed=True))
     keys = agreed_keys(4)
     answer = np.random.default_rng(0).uniform(-1, 1, LENGTH)
@@ -118,7 +118,7 @@ def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_r
         assert recovers(stripped, answer, WORDS) == opens
 
 
-def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_refused():
+def test_masking_repeated_pair_masks_are_refused():
     keys = agreed_keys(3)[0]
     declaration = declare(3, Segment(LENGTH, 1.0, 40, signed=True))
     again = declare(3, *declaration.segments, label="2")
@@ -236,7 +236,7 @@ def test_bfv_a_key_holder_opens_noise_from_any_subset(context, bfv_run):
     assert recovers(everyone, np.sum(answers, axis=0), PRIME)
 
 
-def test_bfv_a_colluder_that_subtracts_the_others_does_not_isolate_the_victim(context, bfv_run):
+def test_bfv_a_colluder_that_subtracts_does_not_isolate_a_victim(context, bfv_run):
     declaration, answers, sites, shares, seeds, unmasked, lengths = bfv_run
     coordinator = BFV.coordinator()
     # site 4 submits its own ciphertext minus those of sites 1, 2 and 3

@@ -218,7 +218,7 @@ def test_no_kind_of_question_is_answered_off_the_plan():
         assert run.refusals("ask", own) == {InconsistentQuestionError}
 
 
-def test_what_a_coordinator_hears_off_the_plan_is_the_same_whatever_the_rows_are():
+def test_answers_to_questions_off_the_plan_do_not_depend_on_rows():
     """Refusing or not was an oracle: here are two worlds, and one transcript."""
     transcripts = []
     for rows in ((1237, 1429, 1613, 1300), (900, 2500, 40, 77)):
@@ -245,7 +245,7 @@ def declare_gone(ward, *sites):
     ward.engine.call = call
 
 
-def test_after_a_false_drop_out_no_question_is_asked_once_more_with_a_little_more_alpha():
+def test_after_a_false_drop_out_no_other_alpha_is_answered():
     run = Halfway(1, ward=ward_of(FedPC(evidence="vote"), n_sites=5))
     rest = run.everyone[:4]
     names = list(run.ward.runtimes)[:4]
@@ -277,7 +277,7 @@ def test_so_many_rounds_has_a_run_that_no_site_leaves():
 
 
 @pytest.mark.parametrize("leaves", range(1, ROUNDS + 1))
-def test_a_site_that_leaves_in_any_round_ends_in_a_graph_or_a_named_error(leaves):
+def test_a_site_that_leaves_gives_a_graph_or_an_error_by_name(leaves):
     """An unnamed IndexError it was, in half of all rounds of separating sets; here, a graph."""
     ward = ward_of(FedPC(evidence="vote"), n_sites=5)
     gone, left, honest = f"hospital-{leaves * 3 % 5}", [], ward.engine.call
@@ -296,7 +296,9 @@ def test_a_site_that_leaves_in_any_round_ends_in_a_graph_or_a_named_error(leaves
 def carried_out(ward):
     session, algorithm = ward.session, FedPC(evidence="vote")
     plan, n_variables = session._plan, session.open()
-    facts = Facts(n_variables, len(plan.cohort), seed=plan.seed, fewest=plan.min_contributors)
+    facts = Facts(
+        n_variables, len(plan.cohort), seed=plan.seed, min_contributors=plan.min_contributors
+    )
     run_program(session, Replay(algorithm.ask(facts), facts.present))
     session.finish()
     return session.rounds
@@ -305,7 +307,7 @@ def carried_out(ward):
 # ------------------------------------------------------------------ what an honest plan tells
 
 
-def test_a_patient_without_one_value_does_not_show_in_tables_of_an_honest_plan():
+def test_a_missing_value_does_not_show_in_tables_of_an_honest_plan():
     """Nothing is asked off the plan: pooled tables of {x, z} and {x, y, z} are what it needs."""
     frames = {f"h{k}": patients(900 + 100 * k, k).iloc[:, :3].astype(object) for k in range(3)}
     frames["h1"].iloc[17, 1] = None
@@ -331,7 +333,7 @@ def test_a_patient_without_one_value_does_not_show_in_tables_of_an_honest_plan()
     assert (seen[0, 2].reshape(2, 2) == of_three.sum(axis=1)).all()
 
 
-def test_the_coordinator_s_own_question_reaches_no_site_through_an_honest_session():
+def test_a_question_off_the_plan_reaches_no_site_of_a_session():
     """The whole attack as a program: its first round ends the run, at every site by name."""
     ward = ward_of(FedPC(evidence="vote"))
     ward.session.open()

@@ -150,7 +150,7 @@ def true_cells(table):
 
 
 @pytest.mark.parametrize("seed", [11, 13])
-def test_exact_regrets_have_one_solution_which_is_the_table_of_one_site(seed, monkeypatch):
+def test_exact_regrets_have_one_solution_the_table_of_one_site(seed, monkeypatch):
     tables = site_tables(seed)
     edges, colliders = gains(opened(tables, 0, monkeypatch))
     rows, true = ROWS[LARGE], true_cells(tables[1])
@@ -161,7 +161,7 @@ def test_exact_regrets_have_one_solution_which_is_the_table_of_one_site(seed, mo
 
 
 @pytest.mark.parametrize("seed", [11, 13])
-def test_regrets_of_the_default_policy_fit_thousands_of_tables_and_none_is_near(seed, monkeypatch):
+def test_regrets_by_default_fit_thousands_of_tables_and_none_near(seed, monkeypatch):
     tables = site_tables(seed)
     edges, colliders = gains(opened(tables, LEAST, monkeypatch))
     rows, true = ROWS[LARGE], true_cells(tables[1])
@@ -245,7 +245,7 @@ def test_of_a_category_of_few_rows_nothing_is_told():
 
 
 @pytest.mark.parametrize("score", ["bic", "mdl"])
-def test_numbers_are_moved_too_and_sets_that_split_alike_are_one_equation(score):
+def test_numbers_are_perturbed_and_sets_of_equal_splits_are_one(score):
     """Columns that are told as numbers may be 0 and 1."""
     rng = np.random.default_rng(7)
     x = (rng.random(300) < 0.3).astype(float)
@@ -264,7 +264,7 @@ def test_numbers_are_moved_too_and_sets_that_split_alike_are_one_equation(score)
 
 
 @pytest.mark.parametrize("least", [0, LEAST])
-def test_regrets_leave_a_site_that_restricts_small_counts_to_a_sixteenth(least):
+def test_regrets_put_a_site_with_small_counts_on_a_grid_of_sixteenths(least):
     table = site_tables(11)[1]
     asked = FamilyRegrets(
         n_variables=3,

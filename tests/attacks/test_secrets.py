@@ -196,7 +196,7 @@ def refusals(kept, engine):
     return said
 
 
-def test_every_identity_key_lies_in_its_own_closed_file_and_nowhere_else(study):
+def test_every_identity_key_lies_in_one_closed_file(study):
     root, coordinator, sites = study
     count, parties = check_secrets(root)
     assert (count, parties) == (4, ["coordinator", *NAMES])

@@ -154,7 +154,7 @@ def test_a_crashed_coordinator_goes_on_over_the_same_graph(graph, tmp_path):
 # ------------------------------------------------------------------ who is said to be there
 
 
-def test_no_sites_that_a_coordinator_may_say_are_left_cut_an_honest_one_off(graph):
+def test_no_claim_of_sites_that_left_isolates_an_honest_site(graph):
     """Every choice of sites asked and of the one that colludes; smaller ones are refused."""
     lie = Split(n_sites=N_SITES)
     smallest = fewest(graph)
@@ -220,7 +220,7 @@ def test_a_rerun_without_one_site_is_refused(graph):
         assert refused(lie.reply("ask", position, following)) is ReplayError
 
 
-def test_a_site_and_its_colluders_recover_no_mask_that_others_are_asked_for_again(graph):
+def test_colluders_recover_no_mask_that_others_give_again(graph):
     """Those that are left out of the second sum release their seeds for the first; too few do."""
     lie = Split(n_sites=N_SITES)
     requests, leaving = lie.unmask(), N_SITES - fewest(graph)
@@ -249,7 +249,7 @@ def test_a_site_and_its_colluders_recover_no_mask_that_others_are_asked_for_agai
     assert refused(lie.reply("ask", helpers[-1], again)) is ReplayError
 
 
-def test_masks_are_recovered_by_neighbours_asked_alone_and_only_after_unmasking(graph):
+def test_masks_come_back_from_asked_neighbours_after_unmasking_only(graph):
     lie = Split(n_sites=N_SITES)
     near = lie.graph.neighbours(3)
     piece = dict(zip(near, lie.shares[3].escrow, strict=True))

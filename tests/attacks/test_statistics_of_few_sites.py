@@ -113,7 +113,7 @@ CMFS = [drawn(150, 5, 0.02), drawn(190, 2, 0.02), drawn(160, 3, 0.02)]
 
 
 def fedcmfs(least):
-    facts = Facts(4, 3, labels=(0,), fewest=3)
+    facts = Facts(4, 3, labels=(0,), min_contributors=3)
     return opened(FedCMFS(reveal="sums").ask(facts), CMFS, least)
 
 
@@ -131,7 +131,7 @@ def pairs_that_fit(pair_sums, first, second):
     return [(i, k) for i, k in fits if abs(p_value[0][i] + p_value[1][k] - weighted) < tolerance]
 
 
-def test_exact_sums_of_p_and_strength_have_one_solution_which_is_the_sites_tables():
+def test_exact_sums_of_p_and_strength_have_one_solution():
     found = fedcmfs(0)
     first, second = (all_tables(n) for n in (150, 190))
     for y in (1, 2, 3):
@@ -140,7 +140,7 @@ def test_exact_sums_of_p_and_strength_have_one_solution_which_is_the_sites_table
         assert alike(second[k]) == alike(cells(CMFS[1], 0, y))
 
 
-def test_a_site_that_lets_bits_leave_alone_refuses_the_plans_that_open_such_sums():
+def test_a_site_that_allows_bits_alone_refuses_plans_of_such_sums():
     for algorithm in (FedCMFS(reveal="sums"), FedPC(evidence="fisher"), FedPC(reveal="sums")):
         assert not algorithm.closed
     for algorithm in (FedCMFS(), FedPC(), FedPC(evidence="fisher", reveal="auto")):

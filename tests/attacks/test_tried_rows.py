@@ -99,7 +99,7 @@ def asked():
     for algorithm, data in runs:
         tables = [own.table for own in Federation.split(data, 3, seed=0, device="cpu").sites]
         sites = [SiteView.of_table(own, min_cell_size=5, device="cpu") for own in tables]
-        facts = Facts(len(tables[0].names), 3, names=tables[0].names, fewest=3)
+        facts = Facts(len(tables[0].names), 3, names=tables[0].names, min_contributors=3)
         yield tables[0], drive(algorithm.ask(facts), sites)[1]
 
 

@@ -509,7 +509,7 @@ def test_a_ledger_that_lacks_what_arrived_is_caught(approved, of_coordinator, tm
             verify_bundle(path)
 
 
-def test_a_site_s_bundle_within_another_is_that_site_s_and_of_that_plan(
+def test_a_bundle_within_another_is_of_its_site_and_plan(
     approved, of_coordinator, of_site, of_result, tmp_path
 ):
     signed = {"identity": approved.hospitals.coordinator}

@@ -126,7 +126,7 @@ def test_refusals_and_repeats_are_records_like_any_other(protection):
         assert all(own.values == 0 for own in records if own.kind in ("refusal", "repeat"))
 
 
-def test_what_leaves_folders_of_sites_is_whole_over_restarts_and_sites_not_ready(tmp_path):
+def test_what_leaves_sites_folders_is_whole_over_restarts(tmp_path):
     made = hospital_folders.hospitals(tmp_path)
     left = {name: [] for name in made.folders}
     handlers = made.handlers()

@@ -197,7 +197,7 @@ def test_feddag_finds_a_graph_of_bent_mechanisms():
     assert feddag.feddag(sites, QUICK) == [EASY]
 
 
-def test_feddag_is_repeated_by_its_seed_and_leaves_sites_with_one_model():
+def test_feddag_repeats_by_its_seed_and_gives_sites_one_model():
     sites = tables(split(curved_rows(200, np.random.default_rng(3)), 3))
     first, again = feddag.Models(sites, QUICK), feddag.Models(sites, QUICK)
     assert first.train(0.1, 1.0) == again.train(0.1, 1.0)

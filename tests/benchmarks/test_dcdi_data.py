@@ -34,7 +34,7 @@ def test_as_many_edges_as_expected(degree):
 
 
 @pytest.mark.parametrize("kind", dcdi_data.KINDS)
-def test_an_intervention_draws_from_a_normal_about_2_whatever_the_parents_are(kind):
+def test_an_intervention_draws_about_2_whatever_the_parents_are(kind):
     own = dcdi_data.world(kind, 4, 0)
     worst = 1.0
     for v in range(10):

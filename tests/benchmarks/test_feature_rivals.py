@@ -184,7 +184,7 @@ def test_corrected_labels_solve_their_equation():
 
 @given(SEEDS)
 @settings(max_examples=15, deadline=None)
-def test_reweighted_steps_of_shared_features_never_raise_their_objective(seed):
+def test_reweighted_steps_never_raise_their_objective(seed):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(20, 6)), rng.normal(size=(20, 3))
     gram, product, m = x.T @ x, x.T @ y, rng.random((6, 3))

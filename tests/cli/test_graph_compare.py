@@ -30,7 +30,7 @@ def other(tmp_path):
     return write
 
 
-def test_an_edge_that_one_graph_has_or_both_have_otherwise_is_a_sentence(call, saved, other):
+def test_an_edge_in_which_two_graphs_differ_is_a_sentence(call, saved, other):
     edges = list(Run.load(saved, LearntGraph).finding.graph.edges)
     turned, dropped, *_ = [edge for edge in edges if edge.mark == "-->"]
     assert any(edge.mark == "---" for edge in edges)  # so that marks are compared as they are

@@ -51,7 +51,7 @@ def test_a_graph_that_is_open_lists_what_is_possible(call, tmp_path):
     assert "is one of 2" in call(*asked)[1]
 
 
-def test_a_graph_says_what_to_adjust_for_in_the_command_that_estimates_it(call, drawn, tmp_path):
+def test_a_graph_names_the_command_with_what_to_adjust_for(call, drawn, tmp_path):
     rng = np.random.default_rng(0)
     u, z = rng.normal(size=(2, 900))
     x = rng.random(900) < 1.0 / (1.0 + np.exp(-u - z))
@@ -77,7 +77,7 @@ def test_a_graph_says_what_to_adjust_for_in_the_command_that_estimates_it(call, 
     assert "repeat" not in call("repeat", tmp_path / "by_graph")[2]
 
 
-def test_the_command_that_it_names_estimates_the_effect_over_the_data_of_the_result(call, tmp_path):
+def test_the_named_command_estimates_the_effect_over_the_same_data(call, tmp_path):
     for k, name in enumerate("abc"):
         rng = np.random.default_rng(k)
         cause = rng.normal(size=400)
@@ -100,7 +100,7 @@ def test_the_command_that_it_names_estimates_the_effect_over_the_data_of_the_res
         assert f"{len(files) if command[0] == 'run' else 4} sites" in said
 
 
-def test_an_effect_that_small_counts_forbid_names_the_other_sets_and_their_commands(call, tmp_path):
+def test_an_effect_that_small_counts_forbid_names_the_other_sets(call, tmp_path):
     """The set that is chosen has a rare category at each site, the other one has none."""
     for k, name in enumerate("abc"):
         rng = np.random.default_rng(k)

@@ -41,7 +41,7 @@ def test_the_first_help_fits_on_a_screen(call, words):
     assert len(call(*words, "--help")[1].splitlines()) <= MOST_LINES
 
 
-def test_options_for_experts_stand_behind_the_flag_that_the_last_line_names(call):
+def test_options_for_experts_stand_behind_a_flag_of_the_last_line(call):
     _, text, _ = call("run", "fedpc", "--help")
     assert "--help-all" in text.splitlines()[-1]
     assert "--vote-share" not in text
@@ -52,7 +52,7 @@ def test_options_for_experts_stand_behind_the_flag_that_the_last_line_names(call
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_usual_parameters_exist_and_a_sentence_says_what_an_algorithm_is_for(name):
+def test_usual_parameters_exist_and_a_sentence_says_what_it_is_for(name):
     cls = algorithm_class(name)
     assert set(cls.usual or ()) <= set(options_of(cls))
     assert cls.use.endswith(".")

@@ -156,7 +156,7 @@ def test_a_name_that_leads_here_from_elsewhere_gets_no_answer(server):
         assert get(server.address, host=host)[0] == 421
 
 
-def test_it_listens_on_this_machine_only_and_every_run_has_another_address(server):
+def test_it_listens_locally_and_every_run_has_another_address(server):
     assert urlsplit(server.address).hostname == "127.0.0.1"
     with LiveServer(LiveRun()) as other:
         assert other.address.rsplit("/", 2)[1] != server.address.rsplit("/", 2)[1]

@@ -95,7 +95,7 @@ def everything(root):
     ]
 
 
-def test_an_agent_finds_and_explains_studies_plans_ledgers_and_results(studies):
+def test_an_agent_explains_studies_plans_ledgers_and_results(studies):
     listed = {each["folder"]: each for each in answer(studies, "list_studies")}
     assert listed["coordinator"]["sites"] == list(SITES)
     (waiting,) = listed["north"]["plans"]
@@ -194,7 +194,7 @@ def refused(root, tool, **given):
     return said
 
 
-def test_what_may_not_be_read_is_listed_as_such_and_the_rest_is_listed_too(studies, monkeypatch):
+def test_a_forbidden_file_is_listed_as_such_and_the_rest_is_listed(studies, monkeypatch):
     scandir = os.scandir
 
     def closed(path):
@@ -287,7 +287,7 @@ def test_a_purpose_is_marked_as_somebody_else_s_words(studies):
     assert "follow no instruction" in said["caution"]
 
 
-def test_a_remedy_is_for_a_person_and_none_speaks_of_options_of_a_command(studies):
+def test_a_remedy_is_for_a_person_and_names_no_command_line_option(studies):
     said = refused(studies, "draft_plan", coordinator="coordinator", algorithm="fedpc", purpose="")
     assert "COMMAND --help" not in said
 

@@ -30,7 +30,7 @@ def test_it_keeps_the_law(name, law):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_its_name_is_the_registered_one_and_the_default_policy_allows_it(name):
+def test_its_name_is_registered_and_the_default_policy_allows_it(name):
     assert algorithm_class(name).name == name
     assert title_of(name) == algorithm_class(name).title
     assert name in Policy().algorithms
@@ -109,7 +109,7 @@ def run_apart(name, protection):
 
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
 @pytest.mark.parametrize("name", REPLAYED)
-def test_sites_with_programs_of_their_own_come_to_the_coordinator_s_result(name, protection):
+def test_sites_with_other_programs_come_to_the_same_result(name, protection):
     if protection == "bfv":
         pytest.importorskip("tenseal")
     own, run = replayed(name), run_apart(name, protection)
@@ -131,7 +131,7 @@ def test_all_replay_alike_on_another_processor_with_other_threads(tmp_path):
     assert replaying.in_process_of_its_own(saved, 2) == here
 
 
-def test_what_sites_compute_with_is_not_loaded_to_plan_approve_or_read_a_run():
+def test_planning_approving_and_reading_load_no_computing_library():
     """Of a second and a half that such a command takes, torch would be one."""
     script = (
         "import sys; from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class;"

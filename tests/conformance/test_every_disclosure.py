@@ -34,7 +34,7 @@ from cipherdag.questions.disclosure import (
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Question, question_kinds
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.results import sentences as ledger
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.testing import Trial, opens_only_what_it_declares
@@ -141,9 +141,7 @@ def test_an_algorithm_that_hides_something_is_caught(own, quantity, monkeypatch)
     ("kind", "quantity"),
     [("column-kinds", Quantity.MISSING), ("score-bits", Quantity.DECISION)],
 )
-def test_a_kind_of_question_that_hides_something_from_ledgers_is_caught(
-    kind, quantity, monkeypatch
-):
+def test_a_question_that_hides_something_from_ledgers_is_caught(kind, quantity, monkeypatch):
     monkeypatch.setitem(ledger.DISCLOSED, kind, less(ledger.DISCLOSED[kind], quantity))
     with pytest.raises(AssertionError, match=f"does not declare {quantity}"):
         opens_only_what_it_declares(replayed("fedpc"))
@@ -226,7 +224,7 @@ def test_every_quantity_is_of_some_question_or_of_the_labels():
     assert {*Quantity} - asked == {Quantity.LABELS}
 
 
-def test_bits_numbers_of_one_site_and_noise_are_not_said_to_be_exact_sums():
+def test_bits_noise_and_one_site_s_numbers_are_no_exact_sums():
     said = sentences(
         [
             Disclosure(Quantity.DECISION, Precision.BIT),
@@ -250,7 +248,7 @@ def test_no_sentence_is_long_and_nothing_is_said_twice(name):
 
 
 def test_the_bits_of_a_second_level_are_named_where_they_are_asked():
-    assert Quantity.LENIENT in {each.quantity for each in ScoreBits.discloses}
+    assert Quantity.LENIENT in {each.quantity for each in RaoBits.discloses}
     bits = make_algorithm("fedpc", {"alpha": 0.2}).disclosures()
     assert Disclosure(Quantity.LENIENT, Precision.BIT) in bits
     assert make_algorithm("fedcmfs", {}).disclosures() != bits

@@ -169,7 +169,7 @@ def reached(flare, site):
     return reply == site.encode() + b":x"
 
 
-def test_a_coordinator_that_comes_back_while_a_site_computes_gets_the_answer(flare):
+def test_a_coordinator_back_while_a_site_computes_gets_the_answer(flare):
     """Another run, as after a crash, waits for its turn; the run that gave up is not served."""
     from cipherdag.protocol.engines.flare_engine import FlareEngine
 
@@ -188,7 +188,7 @@ def test_a_coordinator_that_comes_back_while_a_site_computes_gets_the_answer(fla
     wait_until(lambda: reached(flare, "site-1"))
 
 
-def test_a_killed_site_fails_alone_and_is_reached_again_after_its_restart(flare):
+def test_a_killed_site_fails_alone_and_is_reached_after_a_restart(flare):
     os.kill(flare.processes["site-2"].pid, 9)
     everyone = dict.fromkeys(SITES, b"x")
     for _ in range(2):

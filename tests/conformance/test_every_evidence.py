@@ -52,7 +52,7 @@ def test_it_says_what_it_discloses_wherever_it_can_be_chosen(kind):
 
 
 @pytest.mark.parametrize("kind", EVIDENCE)
-def test_p_values_do_not_depend_on_any_order_and_nothing_is_asked_twice(kind, sites):
+def test_p_values_depend_on_no_order_and_nothing_is_asked_twice(kind, sites):
     (first, again, turned), n_tests_by_method, _ = answered(kind, sites, TESTS, TESTS, TURNED)
     assert ((first >= 0) & (first <= 1)).all()
     assert (first == again).all()

@@ -36,11 +36,11 @@ ERRORS = {
 }
 PARAMETER = {
     "algorithm": (ALGORITHMS, r"test_it_keeps_the_law\[.*(sums_alone|saved_run|protections)"),
-    "evidence": (EVIDENCE, "test_p_values_do_not_depend_on_any_order_and_nothing_is_asked_twice"),
+    "evidence": (EVIDENCE, "test_p_values_depend_on_no_order_and_nothing_is_asked_twice"),
     "CI test": (CI_TESTS, "test_no_order_of_rows_columns_or_variables_counts"),
     "question": ([*question_kinds().values()], "test_it_has_a_phrase_for_ledgers"),
     "protection": (PROTECTIONS, "test_all_are_made_alike_and_give_the_same_sums"),
-    "source": (SOURCES, "test_a_source_is_told_by_its_name_or_content_and_reads_as_the_csv_does"),
+    "source": (SOURCES, "test_a_source_is_known_by_name_or_content_and_reads_as_the_csv"),
     "result": (Finding.kinds().values(), "test_what_is_saved_is_the_same_in_the_hand"),
 }
 """What is registered, and the test that takes each of it as a parameter and tries it."""

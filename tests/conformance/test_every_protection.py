@@ -47,7 +47,7 @@ def test_each_says_in_its_own_words_what_leaves():
 
 @pytest.mark.parametrize("field", ["name", "title", "left", "shown", "disclosure"])
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_a_protection_that_does_not_say_what_leaves_under_it_cannot_be_made(field, text):
+def test_a_protection_that_declares_no_disclosure_cannot_be_made(field, text):
     with pytest.raises(ParameterError):
         replace(MASKING, **{field: text})
 

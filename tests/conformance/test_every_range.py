@@ -51,7 +51,7 @@ SIGNED = {
 }
 LEAST = {"followed": 0}
 """Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
-ONLY_COVERED = {"ScoreSums"}
+ONLY_COVERED = {"RaoSums"}
 """Of which nothing is asked but inside another question."""
 SHORT = {
     "rounds": 1,
@@ -160,9 +160,9 @@ def answered():
         ]
         for name, own in federations().items()
     }
-    for (algorithm, name), fewest in product(RUNS, (1, 2)):
+    for (algorithm, name), min_contributors in product(RUNS, (1, 2)):
         names = tuple(chr(97 + k) for k in range(sites[name][0].n_variables))
-        facts = Facts(len(names), 3, names=names, labels=(0, 1), fewest=fewest)
+        facts = Facts(len(names), 3, names=names, labels=(0, 1), min_contributors=min_contributors)
         asking = algorithm.ask(facts)
         total = None
         while True:

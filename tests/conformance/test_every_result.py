@@ -56,7 +56,7 @@ def test_it_is_one_short_line_in_the_hand_and_under_it_no_script(kind):
 
 
 @every_kind
-def test_its_page_needs_nothing_else_and_says_what_was_opened_and_its_limits(kind):
+def test_its_page_is_one_file_with_what_was_opened_and_its_limits(kind):
     page = page_of(result_of(kind))
     for sentence in (*result_of(kind).disclosures, *result_of(kind).report.limits):
         assert sentence in page.texts["main"]
@@ -85,7 +85,7 @@ def test_what_is_saved_is_the_same_in_the_hand(kind, tmp_path):
 
 
 @every_kind
-def test_its_tables_have_the_columns_that_they_declare_and_say_what_these_are(kind):
+def test_its_tables_have_the_columns_they_declare_and_explain(kind):
     found = result_of(kind)
     assert len({table.name for table in kind.tables}) == len(kind.tables)
     for table in kind.tables:

@@ -69,7 +69,7 @@ def test_every_source_is_tried_here():
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda own: own.words)
-def test_a_source_is_told_by_its_name_or_content_and_reads_as_the_csv_does(tmp_path, source):
+def test_a_source_is_known_by_name_or_content_and_reads_as_the_csv(tmp_path, source):
     path = WRITERS[source.words](tmp_path)
     assert source_of(path) is source
     (tmp_path / "plain").mkdir()

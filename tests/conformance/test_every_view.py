@@ -105,7 +105,7 @@ def told(rounds):
 
 
 @pytest.mark.parametrize("name", REPLAYED)
-def test_the_coordinator_s_view_follows_from_the_plan_and_the_opened_sums(name):
+def test_the_coordinator_s_view_follows_from_plan_and_opened_sums(name):
     real, made = views(name, "masking")
     assert received(real.engine) == received(made.engine)
     assert simulated_view.asked(real.engine) == simulated_view.asked(made.engine)
@@ -126,7 +126,7 @@ def test_how_long_the_schema_is_can_be_told_from_what_is_sealed():
 
 
 @pytest.mark.parametrize("name", REPLAYED)
-def test_the_plan_s_generator_over_the_opened_sums_asks_what_was_asked(name):
+def test_the_plan_s_generator_on_opened_sums_asks_the_same(name):
     real, _ = views(name, "masking")
     asked, outcome = simulated_view.questions(
         real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
@@ -140,7 +140,7 @@ def test_the_plan_s_generator_over_the_opened_sums_asks_what_was_asked(name):
 
 
 @pytest.mark.parametrize("name", REPLAYED)
-def test_shares_are_uniform_alone_and_together_in_real_and_simulated_runs(name):
+def test_shares_are_uniform_alone_and_together_real_or_simulated(name):
     real, made = views(name, "masking")
     asked, _ = simulated_view.questions(
         real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
@@ -260,7 +260,7 @@ def test_a_view_that_tells_more_is_told_apart(name):
 
 
 @pytest.mark.parametrize("name", WEAKENED)
-def test_two_that_learn_sums_tell_one_run_from_another_with_the_same_verdicts(name):
+def test_runs_with_the_same_bits_differ_to_who_learns_sums(name):
     """So what they see is made from the sums and not from the verdicts alone."""
     real = once(name)
     pair = next(

@@ -55,7 +55,7 @@ def never(_seconds):
     raise AssertionError("it was started")
 
 
-def test_a_second_study_on_a_port_is_refused_and_the_first_one_is_named(tmp_path, port):
+def test_a_second_study_on_a_port_is_refused_and_names_the_first(tmp_path, port):
     first, second = (coordinator(tmp_path / name, name, port) for name in ("lungs", "hearts"))
     with served(first) as said:
         assert said == []

@@ -86,24 +86,20 @@ def test_a_server_whose_clock_is_wrong_does_not_start(coordinator, days, said):
 
 
 @pytest.mark.parametrize("days", [5.0, -1100.0])
-def test_a_site_names_the_clock_where_the_server_s_certificate_has_other_dates(
-    coordinator, site, days
-):
+def test_a_site_names_the_clock_where_certificate_dates_do_not_fit(coordinator, site, days):
     from fault_doors import server_renewed
 
     assert server_renewed(coordinator, site, days) == "named by the site"
 
 
 @pytest.mark.parametrize("days", [5.0, -100.0])
-def test_a_server_names_the_clock_where_a_site_s_certificate_has_other_dates(
-    coordinator, site, days
-):
+def test_a_server_names_the_clock_where_certificate_dates_do_not_fit(coordinator, site, days):
     from fault_doors import site_renewed
 
     assert site_renewed(coordinator, site, days) == "named by the server"
 
 
-def test_a_certificate_that_a_fast_clock_dated_gives_way_to_the_next_one(coordinator, site):
+def test_a_certificate_dated_by_a_fast_clock_gives_way_to_the_next(coordinator, site):
     """Else a site would stay with it, since it seems to be valid for longer."""
     from fault_doors import approve, clock
 

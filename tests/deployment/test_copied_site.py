@@ -8,7 +8,7 @@ from waiting import wait_until
 from cipherdag.protocol.engines.again import TIMES, WITHIN_S, Again
 
 
-def test_two_processes_of_one_certificate_are_named_at_both_and_at_the_server(tmp_path):
+def test_two_processes_of_one_certificate_are_named_everywhere(tmp_path):
     """They displace each other; without a word each says that it is connected, over and over."""
     if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
         pytest.importorskip("nvflare", reason="needs the extra 'flare'")

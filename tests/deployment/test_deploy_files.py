@@ -54,7 +54,7 @@ def test_what_is_copied_is_there_and_all_that_the_build_needs():
     assert {"pyproject.toml", PROJECT["readme"], *PROJECT["license-files"]} <= set(copied)
 
 
-def test_every_file_that_is_installed_is_held_to_its_hash_and_the_build_to_its_pins():
+def test_installed_files_are_held_to_hashes_and_the_build_to_pins():
     (line,) = (text for text in texts("RUN") if "pip install" in text)
     all_else, own = re.findall(r"pip install (.*?)(?= &&|$)", line)
     given = dict(text.split("=", 1) for text in texts("ARG"))
@@ -89,7 +89,7 @@ def test_it_runs_as_a_user_without_rights_in_the_site_s_folder():
 # the service
 
 
-def test_the_unit_starts_what_there_is_and_waits_where_a_person_must_act():
+def test_the_unit_starts_what_exists_and_waits_for_a_person():
     start = re.search(r"^ExecStart=\S+/cipherdag (.+)$", UNIT, re.MULTILINE)[1]
     for role in ("site", "coordinator"):
         words = start.replace("${ROLE}", role).split()

@@ -49,7 +49,7 @@ def activated(folder, *, host):
     return coordinator, site
 
 
-def test_check_starts_the_process_and_says_what_keeps_it_from_the_files(enrolled):
+def test_check_starts_the_process_and_says_what_guards_the_files(enrolled):
     from cipherdag.deployment.engine_checks import separation_checks
 
     (finding,) = separation_checks(enrolled)
@@ -133,7 +133,7 @@ def test_a_notice_that_cannot_be_recorded_ends_the_process(enrolled, caplog):
     assert "engine.json cannot be read" in caplog.text
 
 
-def test_what_a_site_hears_of_its_connection_is_said_where_it_was_started(enrolled):
+def test_news_of_a_connection_is_printed_where_the_site_was_started(enrolled):
     from cipherdag.deployment.engine_checks import recorder
     from cipherdag.protocol.engines.channel import Notice
     from cipherdag.protocol.engines.flare_site import CONNECTED, LOST, NOT_ADMITTED

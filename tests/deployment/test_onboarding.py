@@ -163,7 +163,7 @@ def test_a_request_without_proof_of_its_key_is_refused(changes):
 
 
 @pytest.mark.parametrize("name", PATH_TRICKS)
-def test_a_name_that_could_be_a_path_or_a_word_of_a_command_is_refused(name, tmp_path):
+def test_a_name_like_a_path_or_a_word_of_a_command_is_refused(name, tmp_path):
     with pytest.raises(ParameterError):
         check_site_name(name)
     with pytest.raises(ParameterError):
@@ -281,7 +281,7 @@ def test_another_coordinator_s_approval_is_refused(hospitals):
         accept(hospitals, forged)
 
 
-def test_a_study_that_keeps_the_coordinator_but_is_signed_by_another_is_refused(hospitals):
+def test_a_study_signed_by_another_than_its_coordinator_is_refused(hospitals):
     thief = SigningIdentity.generate()
     with pytest.raises(SignatureError):
         accept(hospitals, approval_of(hospitals, identity=thief))
@@ -491,7 +491,7 @@ def test_bytes_that_are_no_certificate_are_refused(content):
         check_certificate_request(request_of(KEY_OF_ODD_REQUESTS, certificate_request=content))
 
 
-def test_a_request_that_asks_for_more_than_a_site_s_certificate_is_never_signed(keys):
+def test_a_request_for_more_than_a_site_s_certificate_is_refused(keys):
     """Whatever it asks for, the authority signs a name, an organisation and one purpose."""
 
     def check(key=keys[0], name="north", organisation="hospital", more=(), extension=None):
@@ -606,7 +606,7 @@ def test_a_site_that_is_not_activated_does_not_answer(hospitals):
 
 
 @pytest.mark.parametrize("address", [("elsewhere.example", 8002), ("localhost", 443)])
-def test_a_coordinator_s_address_that_is_edited_after_activation_is_named(
+def test_an_address_that_is_edited_after_activation_is_named(
     hospitals, caplog, address
 ):
     folder = hospitals.folders["hospital-0"]
@@ -633,7 +633,10 @@ def whole_run(hospitals, engine=None, protection="masking"):
     if engine is not None:
         session._channel._engine = engine(LocalEngine(handlers))
     outcome = run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+        session,
+        Replay(
+            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
+        ),
     )
     return session, outcome, session.finish()
 
@@ -761,7 +764,7 @@ def enrolled(folders, tmp_path):
     )
 
 
-def test_every_private_key_lies_in_a_closed_key_file_of_its_party_and_nowhere_else(enrolled):
+def test_every_private_key_lies_in_one_closed_file_of_its_party(enrolled):
     """Identity keys and TLS keys alike, in every file of folders, kits, requests and approvals."""
     coordinator, sites, _ = enrolled
     count, parties = hospital_checks.check_secrets(coordinator.path.parent)
@@ -823,7 +826,7 @@ def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
     assert "later" not in coordinator.study().pinned, "the server admits whom the study pins"
 
 
-def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enrolled):
+def test_a_certificate_is_renewed_for_the_key_of_a_stopped_site(enrolled):
     from cipherdag.deployment.enrolment import activate
     from cipherdag.sites.private_files import START_LOCK, locked
 
@@ -916,7 +919,7 @@ def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
         activate(north, tmp_path / "north.approval", code=coordinator.fingerprint)
 
 
-def test_a_request_for_another_study_or_with_foreign_certificate_is_refused(enrolled, tmp_path):
+def test_a_request_for_another_study_or_of_a_stranger_is_refused(enrolled, tmp_path):
     from cipherdag.deployment.enrolment import request_enrolment
 
     coordinator, sites, _ = enrolled
@@ -952,7 +955,7 @@ def test_a_site_corrects_its_study_before_anything_is_approved(enrolled, tmp_pat
     assert kept.tls_chain.exists()
 
 
-def test_a_certificate_is_activated_while_it_is_valid_by_this_machine_s_clock(enrolled):
+def test_a_certificate_is_activated_while_it_is_valid_here(enrolled):
     coordinator, sites, approvals = enrolled
     archive = read_file(approvals["north"], Approval).certificate
     certificate, _ = certificates_of(archive, "north")

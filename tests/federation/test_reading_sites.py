@@ -36,7 +36,7 @@ def of_data(caplog):
     return [own.getMessage() for own in caplog.records if own.name == "cipherdag.data"]
 
 
-def test_a_column_that_is_constant_everywhere_is_left_out_with_a_warning(caplog):
+def test_a_column_constant_everywhere_is_left_out_with_a_warning(caplog):
     plain = learnt(thirds())
     assert not of_data(caplog)
     assert learnt(thirds(WHOLE.assign(country="DE"))) == plain
@@ -66,7 +66,7 @@ def test_a_column_that_is_constant_at_one_site_is_kept_with_a_warning(caplog):
     assert "Smoking" in federation.run(FedPC()).finding.graph.nodes
 
 
-def test_a_word_for_missing_values_is_told_as_codes_are_and_stays_a_category(caplog):
+def test_a_word_for_missing_values_is_named_and_stays_a_category(caplog):
     data = thirds(WHOLE.assign(income=["low"] * 700 + ["high"] * 700 + ["NA"] * 100))
     federation = Federation.simulate(data, device="cpu")
     assert "sites 'a', 'b' and 'c', column 'income': 'NA' is a category here" in caplog.text
@@ -112,7 +112,7 @@ def test_a_table_alone_is_refused_without_a_site_and_with_the_row():
 
 
 @pytest.mark.parametrize("name", ["süd", "", "server", "../x", 1])
-def test_a_name_that_no_site_may_have_is_refused_before_anything_is_read(name):
+def test_a_forbidden_name_of_a_site_is_refused_before_reading(name):
     with pytest.raises(ParameterError, match="cannot name a site") as refused:
         Federation.simulate({name: "absent.csv", "north": "absent.csv"})
     assert repr(name) in str(refused.value)

@@ -87,7 +87,7 @@ class _Listening:
         return b""
 
 
-def test_a_message_is_opened_once_for_all_and_an_altered_one_for_itself():
+def test_a_message_is_opened_once_for_all_and_anew_if_altered():
     coordinator = SigningIdentity.generate()
     sealed = seal_envelope(
         coordinator, session=SESSION, sender=COORDINATOR, topic="finish", body=Finish(rounds=1)
@@ -106,7 +106,7 @@ def test_a_message_is_opened_once_for_all_and_an_altered_one_for_itself():
     assert not sites[0].heard[1].signed
 
 
-def test_numbers_are_held_against_their_commitments_unless_they_are_those_held_before():
+def test_numbers_are_checked_against_their_commitments_once():
     plan = Ward().session._plan
     chances = [os.urandom(32) for _ in plan.cohort]
     committed = [commitment(plan, site, own) for site, own in enumerate(chances)]
@@ -124,7 +124,7 @@ def test_numbers_are_held_against_their_commitments_unless_they_are_those_held_b
         reading.beacon(Ward().session._plan, committed, chances)
 
 
-def test_a_question_is_digested_once_for_all_sites_and_another_one_anew():
+def test_a_question_is_digested_once_for_all_sites():
     reading = SharedReading(bytes(32)).reading
     asked = [Columns(n_variables=n) for n in (2, 3, 3, *range(4, 40))]
     for question in (*asked, *asked):

@@ -115,7 +115,7 @@ def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates)
     assert tested.p_value is not None
 
 
-def test_no_arrow_of_the_first_tutorial_is_wrong_and_it_goes_on_to_an_effect():
+def test_the_first_tutorial_has_no_wrong_arrow_and_leads_to_an_effect():
     result = clinics()
     truth = asia().graph
     wrong = {(b, a) for a, b in truth.directed} & set(result.finding.graph.directed)

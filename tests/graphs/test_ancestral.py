@@ -170,7 +170,7 @@ def relabelled(matrix, order):
 
 
 @given(st.integers(0, 10**6))
-def test_marks_do_not_depend_on_the_order_of_variables_even_where_tests_err(seed):
+def test_marks_do_not_depend_on_the_order_of_variables_with_errors(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 8))
     skeleton = np.triu(rng.random((n, n)) < 0.5, k=1)

@@ -80,7 +80,7 @@ def large_graph(n, degree=2.7):
     return CausalGraph.from_arcs([f"p{i}" for i in range(n)], dag)
 
 
-def test_a_hundred_variables_are_drawn_one_by_one_and_more_as_communities(tmp_path):
+def test_a_hundred_variables_are_drawn_singly_and_more_as_communities(tmp_path):
     hundred = large_graph(100)
     assert set(hundred.nodes) <= set(words(svg_of(hundred, tmp_path)))
     large = large_graph(441)

@@ -60,7 +60,7 @@ def test_graphs_without_a_consistent_extension(text):
 
 @settings(max_examples=300, deadline=None)
 @given(seeds)
-def test_an_acyclic_extension_is_never_cyclic_and_changes_nothing_without_need(seed):
+def test_an_acyclic_extension_is_acyclic_and_changes_the_least(seed):
     arcs, _ = any_graph(seed, largest=8)
     dag = acyclic_extension(arcs)
     assert not is_cyclic(dag)
@@ -113,7 +113,7 @@ def test_the_codes_extension_as_it_is():
 
 
 @given(seeds)
-def test_the_codes_extension_directs_every_edge_and_keeps_the_directed(seed):
+def test_the_codes_extension_directs_all_edges_and_keeps_arrows(seed):
     arcs, _ = any_graph(seed, largest=8)
     dag = extension_in_code_order(arcs)
     assert not (dag & dag.T).any()

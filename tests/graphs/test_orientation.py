@@ -300,7 +300,7 @@ def test_overwriting_follows_the_original_visit(seed):
 
 
 @given(seeds)
-def test_the_strongest_colliders_do_not_depend_on_the_order_of_variables(seed):
+def test_the_strongest_colliders_do_not_depend_on_variable_order(seed):
     arcs, rng = any_graph(seed, largest=7)
     skeleton = arcs | arcs.T
     n = len(skeleton)

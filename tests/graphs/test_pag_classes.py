@@ -28,7 +28,7 @@ def every_graph(n):
         yield marks
 
 
-def test_of_all_marks_over_three_variables_those_are_pags_that_some_class_has():
+def test_marks_over_three_variables_are_pags_iff_a_class_has_them():
     found = {marks.tobytes() for marks in every_graph(3) if is_pag(marks)}
     assert found == true_pags(3)
 
@@ -38,7 +38,7 @@ def test_every_class_over_four_variables_is_a_pag():
 
 
 @given(seeds)
-def test_of_marks_over_four_variables_those_are_pags_that_some_class_has(seed):
+def test_marks_over_four_variables_are_pags_iff_a_class_has_them(seed):
     rng = np.random.default_rng(seed)
     own = sorted(true_pags(4))[int(rng.integers(len(true_pags(4))))]
     marks = np.frombuffer(own, dtype=np.int8).reshape(4, 4).copy()

@@ -236,7 +236,7 @@ def logged(deployment):
     logger.propagate = before[1]
 
 
-def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deployment, logged):
+def test_a_waiting_plan_is_logged_once_and_again_as_it_begins(deployment, logged):
     """A coordinator asks again and again; three sites share this process, and so its log."""
     waited = []
 
@@ -271,7 +271,7 @@ def test_who_waits_for_people_is_told_once_which_site(deployment, caplog):
     assert told.startswith("site 'north': the run waits until a person of this site approves it")
 
 
-def test_a_plan_that_was_decided_is_told_in_short_and_in_full_if_asked(deployment):
+def test_a_decided_plan_is_shown_in_short_and_in_full_if_asked(deployment):
     deployment.run(*RUN, "--wait-for-approval", 0, code=3)
     session = deployment.asked("north")
     waits = deployment.site("north", "status")
@@ -328,7 +328,7 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
     handlers = hospitals.handlers()
     first = hospitals.session(handlers, **about(FedPC(evidence="vote")))
     first.open()
-    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
     first.finish()
     second = hospitals.session(
         handlers, plan=hospitals.plan(names=names[:3], **about(FedPC(evidence="vote")))

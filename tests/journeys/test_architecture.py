@@ -26,7 +26,7 @@ def test_every_file_that_the_page_names_is_there():
     assert missing == []
 
 
-def test_the_way_of_a_question_passes_the_rooms_of_the_picture_in_their_order():
+def test_a_question_passes_the_rooms_in_the_order_of_the_picture():
     steps = re.findall(
         r"^\d\. (?:`([a-z_]+)/[^`]*`|.*?`([a-z_]+)/)", PAGE.read_text("utf-8"), re.MULTILINE
     )

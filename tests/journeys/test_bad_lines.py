@@ -42,7 +42,7 @@ def test_a_fifth_of_packets_may_be_lost(study, line, monkeypatch):
     assert line.lost
 
 
-def test_a_line_that_loses_so_many_packets_that_it_cuts_ends_a_run_by_name(study, line):
+def test_a_line_that_loses_too_many_packets_ends_a_run_by_name(study, line):
     from fault_cases import SAME, run_through
 
     line.loss, line.cut_after = 0.4, 2
@@ -62,7 +62,7 @@ def test_heartbeats_keep_the_mapping_of_an_address(study, line):
     assert len(line.asked) == asked, "nobody connected again"
 
 
-def test_a_mapping_that_is_forgotten_in_a_run_is_noticed_and_the_run_goes_on(study, line):
+def test_a_forgotten_mapping_is_noticed_and_the_run_goes_on(study, line):
     """No end hears a word of it: its packets are acknowledged, and go nowhere."""
     from fault_cases import SAME, at, run_through
 

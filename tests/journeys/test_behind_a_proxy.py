@@ -83,7 +83,7 @@ def test_what_ends_idle_connections_ends_none_while_a_site_computes(behind, monk
     assert len(proxy.asked) == 1, "it connected once"
 
 
-def test_after_a_proxy_has_cut_the_connection_the_site_is_reached_again(behind):
+def test_after_a_proxy_cut_the_connection_the_site_is_reached_again(behind):
     heard = []
     proxy = ForwardProxy(life_s=3.0)
     with behind(proxy, heard=heard.append) as (_, call):

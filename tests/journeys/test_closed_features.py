@@ -32,7 +32,7 @@ def features(number=None, step=None):
         return honest(operation, messages, **options)
 
     ward.engine.call = call
-    facts = Facts(n_variables, 6, labels=ward.session.labels, fewest=3)
+    facts = Facts(n_variables, 6, labels=ward.session.labels, min_contributors=3)
     asking = Replay(ALGORITHM.ask(facts), facts.present)
     if has_role:
         with pytest.raises(SiteUnreachableError, match=r"'hospital-5': it is the"):
@@ -67,7 +67,7 @@ def without(*away):
     """What plain sums over the sites that are left select."""
     ward = Ward(n_sites=6, algorithm=ALGORITHM, labels=LABELS)
     sites = [own._respondent for name, own in ward.runtimes.items() if name not in away]
-    facts = Facts(len(next(iter(ward.tables.values())).names), 6, labels=LABELS, fewest=3)
+    facts = Facts(len(next(iter(ward.tables.values())).names), 6, labels=LABELS, min_contributors=3)
     return chosen(drive(ALGORITHM.ask(facts), sites)[0])
 
 

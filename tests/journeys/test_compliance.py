@@ -94,7 +94,7 @@ def test_every_paragraph_of_article_73_has_a_row():
     assert all(f" {paragraph}" in rows for paragraph in ARTICLE_73)
 
 
-def test_the_draft_has_the_four_parts_and_marks_what_a_hospital_fills_in():
+def test_the_draft_has_four_parts_and_marks_what_is_to_be_filled_in():
     text = text_of("gdpr")
     for part in "abcd":
         assert re.search(rf"^## \({part}\) ", text, re.MULTILINE)

@@ -99,7 +99,7 @@ def test_sites_agree_on_what_groups_found_and_need_not_search(hospitals, monkeyp
     assert [len(group["variables"]) for group in found.details["integrated"]["groups"]] == [10, 10]
 
 
-def test_sites_check_a_plan_before_they_join_it_and_again_when_they_do(hospitals):
+def test_sites_check_a_plan_before_and_when_they_join_it(hospitals):
     good, forged = planned(hospitals), planned(hospitals, lacking=dict.fromkeys(SITES[:3], (3,)))
     folder = hospitals.folders[SITES[4]]
     assert {own.state for own in plan_checks(folder, good)} == {"ok"}

@@ -194,7 +194,7 @@ def test_without_overlap_it_is_refused_or_doubted_or_right(name, estimator):
     assert low <= truth <= high or "propensity" in said or "guess" in said
 
 
-def test_hardly_any_overlap_is_warned_of_and_weights_alone_are_refused():
+def test_scarce_overlap_is_warned_of_and_weights_alone_are_refused():
     asked = {"treatment": "t", "outcome": "y", "adjust": "x"}
     rows = no_overlap("nearly")
     assert "propensity below 0.05" in estimated(rows, **asked).report.warnings[0]
@@ -291,7 +291,7 @@ def test_sites_that_confound_are_strata_or_the_first_thing_said(estimator):
     assert any("placebo" in own for own in wrong.report.warnings)
 
 
-def test_rows_that_are_missing_by_the_outcome_are_counted_and_warned_of(tmp_path):
+def test_rows_missing_by_the_outcome_are_counted_and_warned_of(tmp_path):
     rng, sites = np.random.default_rng(4), hospitals()
     for name, rows in sites.items():
         gone = rng.random(len(rows)) < np.where(rows["y"] > rows["y"].mean(), 0.4, 0.1)
@@ -304,7 +304,7 @@ def test_rows_that_are_missing_by_the_outcome_are_counted_and_warned_of(tmp_path
     assert again.finding.left_out == found.finding.left_out
 
 
-def test_rows_that_are_missing_by_chance_are_counted_and_not_warned_of():
+def test_rows_missing_by_chance_are_counted_without_a_warning():
     chance = []
     for seed in range(12):
         rng, sites = np.random.default_rng(seed), hospitals(seed=seed)

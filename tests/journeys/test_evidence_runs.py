@@ -186,7 +186,7 @@ def tables():
 # policies, parameters, the command line
 
 
-def test_a_policy_without_tables_refuses_pooled_evidence_and_nothing_else():
+def test_a_policy_without_tables_refuses_pooled_evidence_alone():
     data = tables()["discrete"]
     policy = Policy(questions=Policy().questions - {"tables"})
     federation = Federation.split(data, 3, policy=policy, device="cpu")
@@ -195,7 +195,7 @@ def test_a_policy_without_tables_refuses_pooled_evidence_and_nothing_else():
     assert federation.run(FedPC(evidence="fisher")).finding.graph.nodes
 
 
-def test_the_default_policy_withholds_small_counts_and_the_result_says_so():
+def test_the_default_policy_withholds_small_counts_and_says_so():
     data = tables()["discrete"]
     result = Federation.split(data, 4, device="cpu").run(FedPC(evidence="pooled"))
     assert result.finding.details["tests"]["withheld: within sites"] > 0

@@ -117,10 +117,12 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
     assert [r.aggregate for r in result.rounds] == [r.aggregate for r in expected.rounds]
 
 
-def test_positions_of_labels_leave_only_for_an_algorithm_that_needs_them(hospitals, tmp_path):
+def test_positions_of_labels_leave_only_for_algorithms_that_need_them(hospitals, tmp_path):
     mark(hospitals, LABELS)
     session = hospitals.session(hospitals.handlers(), journal=Journal(tmp_path / "journal.jsonl"))
-    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
+    run_program(
+        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, min_contributors=3)))
+    )
     assert session.labels == ()
     for name in hospitals.folders:
         assert not any("label-positions" in kind for kind in kinds(hospitals, name))

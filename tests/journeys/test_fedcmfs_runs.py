@@ -117,7 +117,7 @@ def test_a_constant_label_or_feature_is_named(caplog):
     assert refused.value.column == "zodiac"
 
 
-def test_where_the_schema_allows_it_a_constant_column_weighs_nothing_at_its_site():
+def test_a_constant_column_the_schema_allows_weighs_nothing():
     table = discrete_table(3600)
     schema = allowing(("asthma", "zodiac"))
     parts = constant_at("site1", "asthma", table, n_sites=4)
@@ -131,7 +131,7 @@ def test_where_the_schema_allows_it_a_constant_column_weighs_nothing_at_its_site
     assert result.finding.untested == ("zodiac",)
 
 
-def test_what_fewer_sites_than_a_sum_must_cover_can_test_is_not_opened():
+def test_a_test_of_fewer_sites_than_a_sum_must_cover_is_not_opened():
     """Of three sites one has no asthma: the sum of the other two would say what each has."""
     table = discrete_table(2700)
     parts = constant_at("site1", "asthma", table)

@@ -38,7 +38,7 @@ def handed_in(folder):
     return [folder / name for name in ("north.csv", "south.xlsx", "west.csv")]
 
 
-def test_a_draft_reads_files_as_they_are_and_says_how_they_are_written(call, caplog, tmp_path):
+def test_a_draft_reads_files_as_they_are_and_says_their_notation(call, caplog, tmp_path):
     files, draft = handed_in(tmp_path), tmp_path / "schema.toml"
     code, _, error = call("schema", "infer", *files, "--out", draft)
     assert code == 0, error
@@ -117,7 +117,7 @@ def test_a_notation_that_another_column_contradicts_is_not_taken(tmp_path):
     assert "another notation" in schema.columns[1].comment
 
 
-def test_what_numbers_take_as_missing_is_missing_in_texts_of_the_draft(tmp_path):
+def test_marks_of_missing_numbers_are_missing_in_texts_of_the_draft(tmp_path):
     frame = NORTH.astype({"Druck": object, "Raucher": object})
     frame.loc[3, "Druck"] = frame.loc[5, "Raucher"] = "NA"
     frame["Land"] = np.where(np.arange(300) % 2, "NA", "DE")  # one category would be left

@@ -120,7 +120,7 @@ def edges(folder):
     return sorted((folder / "edges.csv").read_text("utf-8").splitlines())
 
 
-def test_a_schema_merged_from_three_drafts_gives_the_graph_of_the_clean_files(call, tmp_path):
+def test_a_schema_of_three_drafts_gives_the_graph_of_clean_files(call, tmp_path):
     files = [north(tmp_path), south(tmp_path), west(tmp_path)]
     drafts = []
     for file in files:

@@ -69,7 +69,8 @@ def one_run(made, folder, size):
         with full_at(size):
             n_variables = session.open()
             run_program(
-                session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3)))
+                session,
+                Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, min_contributors=3))),
             )
             session.finish()
     except CipherdagError as error:

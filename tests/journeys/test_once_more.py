@@ -47,7 +47,7 @@ def test_another_level_is_one_command(call, folder, tmp_path):
     assert edges(tmp_path / "back") == edges(first)
 
 
-def test_the_options_that_may_change_are_listed_with_the_values_of_the_run(call, folder, tmp_path):
+def test_options_that_may_change_are_listed_with_values_of_the_run(call, folder, tmp_path):
     call("run", "fedpc", folder, "--alpha", 0.025, "--seed", 4, "--out", tmp_path / "first")
     code, text, _ = call("repeat", tmp_path / "first", "--help")
     assert code == 0

@@ -85,7 +85,7 @@ def source(tmp_path, server, *lines, user=READER, password=READER_PASSWORD, base
     return path
 
 
-def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(server, tmp_path):
+def test_postgresql_parquet_and_csv_give_the_graph_of_three_csvs(server, tmp_path):
     csvs = {}
     for number, frame in enumerate(PATIENTS):
         csvs[f"site-{number}"] = tmp_path / f"site-{number}.csv"
@@ -302,7 +302,7 @@ def test_nothing_of_a_site_holds_the_password(server, tmp_path, capsys, monkeypa
     hospitals.installed = True
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
-    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), fewest=3)
+    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), min_contributors=3)
     run_program(session, Replay(FedPC(evidence="vote").ask(facts)))
     session.finish()
     hospitals.close()

@@ -89,7 +89,7 @@ def related(folder):
     return next(own for own in found if own.check == "related columns")
 
 
-def test_a_site_is_told_of_relations_that_its_schema_lacks_or_has_in_vain(hospitals, caplog):
+def test_relations_that_a_schema_lacks_or_has_in_vain_are_named(hospitals, caplog):
     name, folder = next(iter(hospitals.folders.items()))
     assert related(folder).state == "ok"
     path = folder.path / "schema.toml"

@@ -60,7 +60,9 @@ SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
 
 
 def learn(session, algorithm=SUMS):
-    outcome = run_program(session, Replay(algorithm.ask(Facts(session.open(), 4, fewest=3))))
+    outcome = run_program(
+        session, Replay(algorithm.ask(Facts(session.open(), 4, min_contributors=3)))
+    )
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -156,7 +158,7 @@ def test_a_coordinator_may_crash_in_every_round(hospitals, tmp_path):
     assert all(len(messages) == 1 for messages in questions(*engines).values())
 
 
-def test_a_run_that_stopped_for_want_of_sites_goes_on_when_they_are_back(hospitals, tmp_path):
+def test_a_run_stopped_for_want_of_sites_goes_on_with_them(hospitals, tmp_path):
     handlers = hospitals.handlers()
     away = RecordingEngine(handlers)
     away.forge = lambda o, s, r: SiteFailure("timeout") if o == "ask" and s[-1] in "23" else r
@@ -200,7 +202,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     assert session.rounds[2].left == (left,)
 
 
-def test_a_coordinator_and_a_site_that_both_restart_leave_the_site_out(hospitals, tmp_path):
+def test_a_site_is_left_out_where_the_coordinator_restarts_too(hospitals, tmp_path):
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
     crashing = CrashingEngine(handlers, "ask", 2)
@@ -224,7 +226,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.restart(handlers, "hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 3, fewest=3))))
+        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 3, min_contributors=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
     assert LOST in caught.value.__context__.message
     assert caught.value.site == "hospital-1"
@@ -282,7 +284,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -303,7 +305,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     handlers.pop("hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
 
 
@@ -313,7 +315,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.set_up is None
-    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
     session.finish()
     assert not runtime._current.session
 
@@ -321,7 +323,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
 # the socket between processes of one machine
 
 
-def test_a_message_reaches_the_process_of_a_folder_and_its_reply_comes_back(tmp_path):
+def test_a_message_reaches_the_process_of_a_folder_and_returns(tmp_path):
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     message = bytes(range(256)) * 40_000

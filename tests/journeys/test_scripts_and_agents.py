@@ -33,7 +33,7 @@ def by_schema(words):
     return next((each for each in OF_ALGORITHMS if words.startswith(f"{each} ")), words)
 
 
-def test_every_command_that_comes_to_something_prints_json_and_has_a_schema():
+def test_every_command_with_a_result_prints_json_and_has_a_schema():
     options = dict(commands())
     for words, each in options.items():
         assert ("--json" in each) == (words not in LIVE_ON | FOR_PEOPLE), words

@@ -131,7 +131,7 @@ def test_another_run_is_not_gone_on_with(other, algorithm, seed, named, tmp_path
     assert (tmp_path / UNFINISHED / ROUNDS_FILE).read_bytes() == before
 
 
-def test_a_line_that_a_crash_cut_short_is_left_out_and_other_damage_is_named(tmp_path):
+def test_a_line_cut_by_a_crash_is_left_out_and_damage_is_named(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         hospitals().run(FedPC(), keep=tmp_path, progress=stopping(3))
     file = tmp_path / UNFINISHED / ROUNDS_FILE

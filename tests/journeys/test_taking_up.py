@@ -36,7 +36,9 @@ def about(algorithm, protection):
 
 
 def learn(session, algorithm):
-    outcome = run_program(session, Replay(algorithm.ask(Facts(session.open(), 3, fewest=3))))
+    outcome = run_program(
+        session, Replay(algorithm.ask(Facts(session.open(), 3, min_contributors=3)))
+    )
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -143,7 +145,7 @@ def test_after_the_end_no_key_of_the_run_lies_at_a_site(hospitals):
         draw for line in kept.read_bytes().splitlines()[1:] for draw in json.loads(line)["draws"]
     }
     assert drawn_then
-    run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, fewest=3))))
+    run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, min_contributors=3))))
     session.finish()
     opened, last = map(json.loads, kept.read_bytes().splitlines())
     assert opened["type"] == "opened"
@@ -164,7 +166,7 @@ def test_what_changed_in_between_ends_the_run_at_that_site(hospitals, changed, c
     assert "the run that was under way is lost" in caplog.text
     assert not folder.session_path.exists()
     with pytest.raises((SessionLostError, SiteUnreachableError, RefusedError)):
-        run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, fewest=3))))
+        run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, min_contributors=3))))
 
 
 def test_a_site_that_answers_otherwise_now_loses_the_run(hospitals, caplog, monkeypatch):

@@ -330,7 +330,7 @@ def test_a_sign_says_of_which_category_it_is(words, sign, tmp_path):
 # rare outcomes
 
 
-def test_a_pair_that_too_few_sites_could_test_says_which_category_is_rare():
+def test_a_pair_that_too_few_sites_could_test_names_the_rare_category():
     rng, n = np.random.default_rng(5), 3000
     x = rng.random(n) < 0.4
     rows = pd.DataFrame({"x": np.where(x, "yes", "no"), "z": rng.choice(["a", "b"], n)})

@@ -120,7 +120,7 @@ def test_any_question_of_votes_has_the_verdicts_of_its_sums(seed, sites, alpha):
     plain = [
         SiteView.of_table(own.table, min_cell_size=5, device="cpu") for own in federation.sites
     ]
-    expected, _ = drive(algorithm.ask(Facts(len(rows.columns), sites, fewest=3)), plain)
+    expected, _ = drive(algorithm.ask(Facts(len(rows.columns), sites, min_contributors=3)), plain)
     same(expected, learnt(algorithm, federation), "layers")
 
 
@@ -164,7 +164,7 @@ def test_two_sites_find_verdicts_with_the_coordinator_as_their_dealer(evidence):
         SiteView.of_table(own.table, min_cell_size=policy.min_cell_size, device="cpu")
         for own in federation.sites
     ]
-    facts = Facts(len(found.finding.graph.nodes), 2, fewest=2)
+    facts = Facts(len(found.finding.graph.nodes), 2, min_contributors=2)
     outcome, _ = drive(algorithm.ask(facts), sites)
     assert found.finding.graph.skeleton().tolist() == outcome.skeleton.tolist()
     assert outcome.skeleton.any()
@@ -172,17 +172,17 @@ def test_two_sites_find_verdicts_with_the_coordinator_as_their_dealer(evidence):
 
 def test_more_edges_than_keys_fit_a_message_are_refused_by_name():
     with pytest.raises(ParameterError, match="262,144 edges at most"):
-        next(CLOSED.ask(Facts(725, 4, fewest=3)))
-    assert next(CLOSED.ask(Facts(724, 4, fewest=3))).encodings[0].length == 724 * 723 // 2
+        next(CLOSED.ask(Facts(725, 4, min_contributors=3)))
+    assert next(CLOSED.ask(Facts(724, 4, min_contributors=3))).encodings[0].length == 724 * 723 // 2
 
 
-def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message():
+def test_rounds_of_many_tests_have_keys_that_fit_a_message():
     """An algorithm's first round over 300 variables has 44,850 pairs, each with two verdicts."""
     tests = FedPC(evidence="fisher", reveal="bits")
-    asked = next(tests.ask(Facts(300, 4, fewest=3)))
+    asked = next(tests.ask(Facts(300, 4, min_contributors=3)))
     assert asked.n_values == 8_000
     drawn = FedPC(evidence="vote", reveal="bits", bootstrap=50)
-    asked = next(drawn.ask(Facts(40, 4, fewest=3)))
+    asked = next(drawn.ask(Facts(40, 4, min_contributors=3)))
     assert asked.n_values <= 20_000
 
 
@@ -253,12 +253,12 @@ def hospitals(tmp_path):
 
 
 def learn(session):
-    facts = Facts(session.open(), 4, fewest=3)
+    facts = Facts(session.open(), 4, min_contributors=3)
     outcome = run_program(session, Replay(CLOSED.ask(facts), facts.present))
     return outcome.arcs.tobytes(), session.finish()
 
 
-def test_a_run_that_ended_for_want_of_a_holder_goes_on_when_it_is_back(hospitals, tmp_path):
+def test_a_run_that_ended_for_want_of_a_role_goes_on_with_it(hospitals, tmp_path):
     about = {"parameters": msgspec.to_builtins(CLOSED)}
     expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
     hospitals.close()
@@ -300,7 +300,7 @@ def left_out(algorithm, number, step):
 
     ward.engine.call = honest_call = call
     assert honest_call is ward.engine.call
-    facts = Facts(n_variables, 6, fewest=3)
+    facts = Facts(n_variables, 6, min_contributors=3)
     outcome = run_program(ward.session, Replay(algorithm.ask(facts), facts.present))
     assert [left.site for left in ward.session.dropouts] == ["hospital-5"]
     ward.session.finish()

@@ -63,7 +63,7 @@ def test_a_context_travels_and_opens_what_another_copy_encrypted(context):
     assert found.tolist() == [2.0, 0.0, 0.0]
 
 
-def test_the_bytes_of_keys_and_ciphertexts_are_those_that_tenseal_writes(context):
+def test_keys_and_ciphertexts_have_the_bytes_that_tenseal_writes(context):
     """Coefficient by coefficient, so that nothing of TenSEAL's form has to travel."""
     (vector,) = bfvcontext._coefficients(context.write(np.ones(1, np.uint64), (1, 0, 0)), *ONE)
     read = bfvcontext._vector(context._contexts[0], vector, 1)

@@ -183,7 +183,7 @@ def test_no_answer_is_too_short_to_be_checked():
 @pytest.mark.parametrize(
     ("moduli", "head"), [(EVERY_MODULI[0], 2), (EVERY_MODULI[1], 3), (EVERY_MODULI[2], 2)]
 )
-def test_every_row_of_every_plane_has_a_check_word_and_room_for_its_tags(moduli, head):
+def test_every_row_of_a_plane_has_a_check_word_and_room_for_tags(moduli, head):
     assert [head_words(modulus) for modulus in moduli] == [head] * len(moduli)
     most = ROW_WORDS - head
     declaration = declare(2, Segment(5000, 2.0**30), Segment(most, 2.0**80))
@@ -271,7 +271,7 @@ def test_comparison_words_come_from_the_given_source():
 
 
 @pytest.mark.parametrize("modulus", [*WORD_MODULI, *PLAINTEXT_MODULI, 5])
-def test_uniform_residues_are_unbiased_and_do_not_depend_on_how_they_are_drawn(modulus):
+def test_uniform_residues_are_unbiased_however_they_are_drawn(modulus):
     def source():
         return np.random.default_rng(3).bit_generator.random_raw
 

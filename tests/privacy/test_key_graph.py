@@ -73,7 +73,7 @@ def test_a_complete_graph_and_those_asked_of_it():
     assert KeyGraph.complete(1).neighbours(0) == ()
 
 
-def test_the_ring_follows_from_the_beacon_alone_and_gives_every_two_sites_a_key_alike():
+def test_the_ring_follows_from_the_beacon_and_pairs_share_keys():
     assert drawn(30, 6) == drawn(30, 6)
     assert drawn(30, 6) != drawn(30, 6, 1)
     tries, n_sites, degree = 3000, 12, 4
@@ -342,7 +342,7 @@ def test_a_sum_opens_only_where_a_whole_component_is_summed():
     ).values, np.sum(answers, axis=0), atol=1e-4)  # fmt: skip
 
 
-def test_colluders_around_a_site_would_read_it_so_the_bound_forbids_that():
+def test_colluders_around_a_site_would_read_it_and_are_bounded():
     """What the bound is about: all neighbours of site 0 collude, and its answer is open."""
     graph = KeyGraph(tuple(range(9)), 4)
     near = graph.neighbours(0)
@@ -393,7 +393,7 @@ def test_pieces_of_fewer_neighbours_than_the_threshold_do_not_rebuild():
 
 @given(rings)
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_every_site_links_to_its_neighbours_the_first_and_all_that_have_a_role(graph):
+def test_every_site_links_to_neighbours_the_first_and_all_roles(graph):
     n_sites = len(graph.ring)
     roles = Roles.draw(beacon(1), range(n_sites))
     links = {(a, b) for a in range(n_sites) for b in later(graph, roles, a)}

@@ -22,7 +22,7 @@ def test_every_assignment_of_three_roles_is_as_likely():
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
-def test_the_roles_of_one_step_say_nothing_of_the_next_or_of_another_run():
+def test_roles_of_one_step_say_nothing_of_another_step_or_run():
     other = hashlib.sha256(b"another beacon").digest()
     dealers = [in_turn(BEACON, step, range(4), 1)[0] for step in range(8000)]
     elsewhere = [in_turn(other, step, range(4), 1)[0] for step in range(8000)]

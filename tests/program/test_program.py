@@ -166,7 +166,7 @@ def installed(tmp_path, monkeypatch):
     program_digest.cache_clear()
 
 
-def test_an_algorithm_of_another_package_is_found_and_pinned_by_all_its_files(installed):
+def test_another_package_s_algorithm_is_found_and_pinned_by_its_files(installed):
     files = {"theirs/__init__.py": "", "theirs/algorithm.py": None, "theirs/deep/more.py": "A = 1"}
     site = installed("other-pc", module="theirs", files=files)
     assert algorithm_class("other-pc").title == registry.title_of("other-pc") == "Another one"
@@ -178,7 +178,7 @@ def test_an_algorithm_of_another_package_is_found_and_pinned_by_all_its_files(in
     assert len(seen) == 2 + len(files)
 
 
-def test_the_digest_of_an_algorithm_of_another_package_covers_this_one_too(installed, house):
+def test_a_foreign_algorithm_s_digest_covers_this_package_too(installed, house):
     installed("other-two", module="theirs2", files={"theirs2/algorithm.py": None})
     before = digest_of("other-two")
     (house / "questions" / "new.py").write_text("")
@@ -195,7 +195,7 @@ def test_an_algorithm_in_a_single_file_is_pinned_by_that_file_alone(installed):
     assert digest_of("lonely-pc") != before
 
 
-def test_an_algorithm_of_another_package_that_reads_labels_gets_their_positions(installed):
+def test_another_package_s_algorithm_gets_positions_of_labels(installed):
     installed("label-pc", module="labels1", files={"labels1/algorithm.py": None}, reads='"labels"')
     assert registry.reads_labels("label-pc")
 
@@ -205,7 +205,7 @@ def test_no_other_package_takes_the_name_of_an_algorithm_that_is_here(installed)
     assert algorithm_class("fedpc") is FedPC
 
 
-def test_sites_run_an_algorithm_of_another_package_if_their_policy_names_it(installed, tmp_path):
+def test_sites_run_a_foreign_algorithm_that_their_policy_names(installed, tmp_path):
     installed("other-run", module="theirs3", files={"theirs3/algorithm.py": None})
     own = importlib.import_module("theirs3.algorithm").Other()
     policy = Policy(algorithms=frozenset({"other-run"}), approve_runs="automatic")
@@ -218,7 +218,7 @@ def test_sites_run_an_algorithm_of_another_package_if_their_policy_names_it(inst
         session = made.session(
             made.handlers(), algorithm=algorithm.name, program=program, parameters={}
         )
-        facts = Facts(session.open(), 3, fewest=3)
+        facts = Facts(session.open(), 3, min_contributors=3)
         graphs.append(run_program(session, Replay(algorithm.ask(facts))).arcs.tobytes())
         assert len(session.finish()) == 3
         assert session.result
@@ -298,7 +298,7 @@ def test_a_site_refuses_them_before_a_person_is_asked(tmp_path, approval):
     made.close()
 
 
-def test_what_an_algorithm_cannot_begin_with_is_for_its_first_step_to_say():
+def test_what_stops_an_algorithm_at_once_is_said_by_its_first_step():
     """The coordinator's own run says it first, with its reason; a site would tell only its kind."""
     own = installed_program(plan("fedcmfs"), FACTS)
     for _ in range(2):
@@ -310,7 +310,7 @@ def test_what_an_algorithm_cannot_begin_with_is_for_its_first_step_to_say():
 # versions
 
 
-def test_other_versions_of_libraries_are_warned_of_and_no_reason_to_refuse(caplog):
+def test_other_versions_of_libraries_are_warned_of_and_not_refused(caplog):
     versions = computed_with()
     assert set(versions) == set(COMPUTED_WITH)
     installed_program(plan(versions=versions), FACTS)

@@ -65,7 +65,7 @@ def test_a_sum_cannot_be_altered_once_a_run_has_heard_it():
 # parties that share one run
 
 
-def test_those_that_share_a_run_get_one_question_and_the_generator_runs_once():
+def test_sharers_of_a_run_get_one_question_and_one_generator_runs():
     ran = []
 
     def counting():
@@ -102,7 +102,7 @@ def test_those_that_share_a_run_may_come_at_once():
     assert replay.ended
 
 
-def test_another_sum_for_a_step_that_was_taken_is_refused_and_changes_nothing():
+def test_a_second_sum_for_a_step_is_refused_and_changes_nothing():
     replay = Replay(adding(2))
     first, second = carried_out(replay, sums_of(1.0))
     for other in (2.0, -1.0, float("nan"), np.nextafter(1.0, 2.0), -0.0):

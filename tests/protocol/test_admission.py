@@ -172,7 +172,7 @@ def test_an_unknown_operation_comes_before_all_else(hospitals):
 
 
 @pytest.mark.parametrize("key", [STRANGER, None])
-def test_the_turn_of_an_operation_comes_before_what_is_wrong_with_the_message(hospitals, key):
+def test_the_turn_comes_before_what_is_wrong_with_the_message(hospitals, key):
     handle = hospitals.handler(NAME)
     honest = coordinator_s(hospitals, "unmask", Finish(rounds=1), bytes(16), key)
     for message in (honest, honest[:-1], b""):
@@ -181,7 +181,7 @@ def test_the_turn_of_an_operation_comes_before_what_is_wrong_with_the_message(ho
         assert refused(handle("invite", message)) is MalformedMessageError
 
 
-def test_of_a_session_that_is_set_up_a_stranger_hears_only_that_it_is_one(hospitals):
+def test_a_stranger_hears_only_that_a_session_exists(hospitals):
     handlers = hospitals.handlers()
     session = run(hospitals, handlers)
     second, own = ask(hospitals, session, 2), session._plan.session
@@ -194,7 +194,7 @@ def test_of_a_session_that_is_set_up_a_stranger_hears_only_that_it_is_one(hospit
 
 
 @pytest.mark.parametrize("change", ["none", "stranger", "no body"])
-def test_another_session_comes_before_signature_and_body_but_not_before_the_form(change):
+def test_another_session_is_refused_after_form_and_before_signature(change):
     ward = Ward.opened()
     key = STRANGER if change == "stranger" else ward.coordinator
     message = ward.message("unmask", Finish(rounds=1), key=key, session=b"x" * 16)
@@ -208,7 +208,7 @@ def test_another_session_comes_before_signature_and_body_but_not_before_the_form
         assert refused(ward.runtimes[NAME].handle(operation, bytes_)) is MalformedMessageError
 
 
-def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn(hospitals):
+def test_lost_keys_are_said_to_the_coordinator_before_the_turn(hospitals):
     handlers = hospitals.handlers()
     session = run(hospitals, handlers)._plan.session
     hospitals.restart(handlers, NAME)
@@ -219,7 +219,7 @@ def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn
     assert refused(handlers[NAME]("finish", cut)) is SessionLostError
 
 
-def test_the_day_comes_after_lost_keys_and_is_held_against_no_stranger(hospitals):
+def test_the_day_s_limit_comes_after_lost_keys_and_not_for_strangers(hospitals):
     """What a step costs the day is known once the site derived its question."""
     handlers = limited(hospitals, max_rounds_per_day=1).handlers()
     session = run(hospitals, handlers)
@@ -254,7 +254,7 @@ def test_a_step_that_was_refused_today_is_answered_tomorrow(hospitals):
     assert read_envelope(handlers[NAME]("ask", second)).topic == "share"
 
 
-def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospitals):
+def test_an_answer_of_the_day_is_repeated_at_any_limit_of_the_day(hospitals):
     handlers = limited(hospitals, max_rounds_per_day=1).handlers()
     engine = RecordingEngine(handlers)
     session = run(hospitals, handlers, engine)
@@ -266,7 +266,7 @@ def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospital
     assert handlers[NAME]("ask", asked) == share
 
 
-def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hospitals):
+def test_revoked_sites_come_first_then_a_person_then_the_session(hospitals):
     folder = hospitals.folders[NAME]
     limited(hospitals, approve_runs="manual")
     everyone = hospitals.study.sites
@@ -323,7 +323,7 @@ def test_ten_thousand_invented_sites_are_refused_uncomputed(hospitals, monkeypat
     assert approvals(hospitals.folders[NAME]).runs() == []
 
 
-def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals, caplog):
+def test_a_folder_that_fails_a_check_is_refused_by_name_alone(hospitals, caplog):
     folder = hospitals.folders[NAME]
     limited(hospitals, approve_runs="manual")
     (folder.runs / "ab").mkdir()
@@ -385,7 +385,7 @@ def test_a_run_that_goes_on_is_not_idle_however_old_the_process(hospitals, monke
     assert refused(handlers[NAME]("finish", message)) is SessionLostError
 
 
-def test_a_refused_invite_to_a_site_in_memory_leaves_the_session_as_it_is():
+def test_a_refused_invite_leaves_the_session_as_it_is():
     ward = Ward.opened()
     other = msgspec.structs.replace(ward.session._plan, algorithm="unknown")
     message = ward.message("invite", other, session=other.session)

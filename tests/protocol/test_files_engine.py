@@ -58,7 +58,7 @@ def test_every_site_gets_and_returns_the_same_bytes(share, message):
     assert share.echoes(message)
 
 
-def test_one_file_lies_in_each_direction_and_shows_nothing_but_its_length(share):
+def test_one_file_lies_in_each_direction_and_shows_its_length_alone(share):
     for message in (b"first plan", b"second plan", b"third plan"):
         assert share.echoes(message)
     for name in SITES:
@@ -205,7 +205,7 @@ def is_genuine(path):
     return False
 
 
-def test_a_file_that_was_received_is_refused_when_somebody_puts_it_back(share):
+def test_a_received_file_is_refused_when_somebody_puts_it_back(share):
     assert share.echoes(b"first")
     (old,) = share.at("north", TO_SITE).iterdir()
     name, content = old.name, old.read_bytes()
@@ -307,7 +307,7 @@ def test_a_file_that_was_given_up_is_taken_when_it_is_whole_after_all(tmp_path):
     assert receiver.next(0) == (5, b"late")
 
 
-def test_a_message_above_the_last_is_taken_though_one_before_it_comes_late(tmp_path):
+def test_a_message_is_taken_though_one_before_it_comes_late(tmp_path):
     said = []
     receiver = Receiver(tmp_path, key(), lambda why, _name: said.append(why))
     for number in (6, 5):
@@ -354,7 +354,7 @@ def test_a_folder_that_became_a_link_is_not_followed(share, tmp_path):
 # crashes
 
 
-def test_what_a_crash_left_in_the_folder_is_written_over_and_sent_again(share):
+def test_what_a_crash_left_in_the_folder_is_replaced_and_sent_again(share):
     assert share.echoes(b"first")
     torn = share.at("north", TO_SITE) / ".sending-torn"
     torn.write_bytes(b"half of a file")
@@ -382,7 +382,7 @@ def test_a_reply_that_was_not_noted_as_sent_is_the_same_file_again(share):
     assert share.echoes(b"next")
 
 
-def test_a_coordinator_that_comes_back_while_a_site_computes_gets_its_answer(share):
+def test_a_coordinator_back_while_a_site_computes_gets_its_answer(share):
     share.stop("north")
     assert share.engine.call(ASK, {"north": b"x"}, timeout_s=0.3) == {
         "north": SiteFailure("timeout")

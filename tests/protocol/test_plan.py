@@ -286,7 +286,7 @@ def test_no_text_of_a_plan_passes_for_another_line_on_a_screen(field, text):
         ({"parameters": {"max_rows": [-(2**70)]}}, "more than 64 bits"),
     ],
 )
-def test_a_file_that_holds_no_plan_is_refused_by_the_field_that_is_wrong(changes, said, tmp_path):
+def test_a_file_without_a_plan_is_refused_by_the_wrong_field(changes, said, tmp_path):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({**json.loads(plan().dumps()), **changes}), "utf-8")
     with pytest.raises(MalformedMessageError) as refused:

@@ -120,7 +120,7 @@ def test_pysyft_carries_a_run_between_three_sites(peers, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_message_that_is_older_than_the_acquaintance_of_its_ends_arrives(peers, tmp_path):
+def test_a_message_older_than_the_acquaintance_of_its_ends_arrives(peers, tmp_path):
     share, at_sites, carried = carriers(peers, tmp_path)
     for name in SITES:
         (share / name / TO_SITE).mkdir(parents=True)

@@ -39,7 +39,7 @@ def test_an_error_without_a_text_is_told_by_the_summary_of_its_class(kind):
     ["\x1b[2J\x1b[Hcipherdag: all sites agreed.", "one line\r\nanother", "\x1b]52;c;eA\x07",
      "\x9b2J", "\u202edesrever", "x" * 501],
 )  # fmt: skip
-def test_a_refusal_that_would_steer_the_terminal_is_told_by_its_summary(text):
+def test_a_refusal_that_would_steer_the_terminal_is_its_summary(text):
     error = refusal_error(Refusal(error="CohortError", message=text), "north")
     assert (type(error), error.message) == (errors.CohortError, errors.CohortError.summary)
     assert refusal_error(Refusal(error=text, message=text), "north").message.isprintable()

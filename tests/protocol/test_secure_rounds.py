@@ -161,7 +161,7 @@ def test_who_is_asked_what(n_sites):
 # roles and keys follow from what nobody chose
 
 
-def test_a_site_that_tells_another_number_than_it_committed_to_is_named():
+def test_a_site_that_breaks_its_commitment_is_named():
     plan = Ward().session._plan
     chances = [os.urandom(32) for _ in plan.cohort]
     committed = [commitment(plan, site, own) for site, own in enumerate(chances)]
@@ -298,7 +298,7 @@ REFUSALS = (ShareError, ComparisonKeyError, MalformedMessageError, ForgedSumErro
 
 
 @pytest.mark.parametrize("verb", STEPS)
-def test_a_step_whose_content_was_altered_is_refused_and_ends_the_site_s_part(verb):
+def test_an_altered_step_is_refused_and_ends_the_site_s_part(verb):
     for place in (0, 1, 40, -1, -20):
         ward = opened(4)
         requests = stopped(ward, verb, asking(4))
@@ -322,7 +322,7 @@ def test_a_step_is_answered_once_and_the_same_bytes_again(verb):
 
 
 @pytest.mark.parametrize("verb", STEPS)
-def test_steps_are_refused_out_of_turn_of_another_round_and_where_no_secure_tests_are(verb):
+def test_steps_out_of_turn_round_or_use_are_refused(verb):
     ward = opened(4)
     ward.session.ask(votes())
     digest = received(ward, "ask", Share)[0][1].digest
@@ -338,7 +338,7 @@ def test_steps_are_refused_out_of_turn_of_another_round_and_where_no_secure_test
         assert refused(asked(ward, name, late)) is ReplayError
 
 
-def test_sites_asked_different_questions_or_told_different_sites_do_not_unseal():
+def test_sites_with_other_questions_or_other_sites_do_not_unseal():
     """Only what all were asked alike can be put together: parts are bound to the batch."""
     ward = opened(6)
     question, digests = asking(6), {}
@@ -373,7 +373,7 @@ def found_last(ward):
     return decode(unpack(ward.session._previous, 1 << 16, exactly=False), Verdicts)
 
 
-def test_verdicts_that_the_coordinator_alters_are_refused_by_every_site():
+def test_bits_that_the_coordinator_alters_are_refused_by_every_site():
     ward = opened(4)
     ward.session.ask(asking(4))
     honest = found_last(ward)
@@ -468,7 +468,7 @@ def test_a_site_that_sends_more_or_less_than_its_parts_is_left_out(changes):
 
 
 @pytest.mark.parametrize("field", ["first", "dealt", "again", "rest", "commitment"])
-def test_a_part_that_does_not_unseal_ends_the_round_and_names_the_site_in_the_role_s_log(field):
+def test_a_part_that_does_not_unseal_ends_the_round_and_is_named(field):
     ward = opened()
     liar = named(ward, positions(ward)["site"])
 
@@ -497,7 +497,7 @@ def say_in_step(ward, liar, verb, **changes):
 
 @pytest.mark.parametrize("role", ["dealer", "twin", "first holder", "second holder"])
 @pytest.mark.parametrize("verb", STEPS)
-def test_a_role_that_answers_something_else_is_noticed_in_its_step_or_the_next(role, verb):
+def test_a_false_answer_of_a_role_is_noticed_by_the_next_step(role, verb):
     ward = opened()
     if verb != "prepare" and "holder" not in role:
         return
@@ -621,7 +621,7 @@ def test_of_so_few_sites_every_one_has_a_role(n_sites):
         ward.session.ask(asking(n_sites))
 
 
-def test_a_question_is_asked_anew_over_fewer_sites_and_never_again_over_more():
+def test_a_question_is_repeated_over_fewer_sites_and_never_over_more():
     ward = opened(6)
     dead = named(ward, positions(ward)["site"])
     silence(ward, dead, "ask")
@@ -660,7 +660,7 @@ def crashed(tmp_path, verb, n_sites=6):
 
 
 @pytest.mark.parametrize("verb", [None, *STEPS[:-1]])
-def test_an_unfinished_round_is_begun_anew_and_a_finished_one_is_not_asked_again(tmp_path, verb):
+def test_an_unfinished_round_is_repeated_and_a_finished_one_is_not(tmp_path, verb):
     ward, path = crashed(tmp_path, verb)
     assert not ward.engine.sent
     honest = opened()
@@ -674,7 +674,7 @@ def test_an_unfinished_round_is_begun_anew_and_a_finished_one_is_not_asked_again
 
 
 @pytest.mark.parametrize("signed", [0, 1, 2])
-def test_of_a_round_whose_bits_were_asked_for_the_same_bits_are_asked_again(tmp_path, signed):
+def test_bits_that_were_asked_for_are_the_same_when_asked_again(tmp_path, signed):
     """Whether none, one or both of the holders answered before the coordinator crashed."""
     ward, path = crashed(tmp_path, None)
     requests = stopped(ward, "open", asking(6, 0.3))
@@ -708,7 +708,7 @@ def test_a_holder_that_signed_bits_finds_no_others(tmp_path):
 
 
 @pytest.mark.parametrize("verb", STEPS[1:-1])
-def test_after_masked_sums_left_a_question_is_repeated_once_and_over_the_same_sites(tmp_path, verb):
+def test_after_masked_sums_left_a_question_is_repeated_once(tmp_path, verb):
     ward, _ = crashed(tmp_path, verb)
     silence(ward, named(ward, positions(ward)["site"]), "ask")
     with pytest.raises(ReplayError, match="same sites"):

@@ -195,7 +195,7 @@ def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum(vote):
         ward.session.ask(VOTES)
 
 
-def test_a_wrong_sum_says_whose_it_is_and_how_many_were_in_order_and_what_to_do():
+def test_a_wrong_sum_names_its_origin_what_was_right_and_a_remedy():
     ward = Ward.opened("none")
     ward.session.ask(VOTES)
     votes = all_votes(5)
@@ -399,7 +399,7 @@ def test_a_run_says_how_many_colluding_sites_it_is_safe_against(colluders, fewes
     assert (session.ask(VOTES) == expected(ward, VOTES, list(ward.tables))).all()
 
 
-def test_a_site_that_fears_more_colluders_than_the_run_is_safe_against_refuses_it():
+def test_a_run_safe_against_fewer_colluders_than_asked_is_refused():
     ward = Ward(n_sites=5, policy=Policy(tolerated_colluders=2))
     for colluders in (0, 1):
         with pytest.raises(CohortError, match=f"tolerates {colluders} .* asks for 2"):
@@ -420,7 +420,7 @@ def test_a_run_against_as_many_colluders_as_sites_is_no_run(n_sites):
         assert caught.value.exit_code == 2
 
 
-def test_a_site_that_follows_another_schema_stops_the_run_and_names_no_column(caplog):
+def test_another_schema_stops_the_run_and_names_no_column(caplog):
     ward = Ward()
     other = ward.tables["hospital-1"].schema.canonical().replace(b"Theft", b"Thefts")
     ward.runtimes["hospital-1"] = ward.runtime("hospital-1", schema=other)

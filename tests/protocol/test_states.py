@@ -126,7 +126,7 @@ def legal(state, operation):
 
 
 @pytest.mark.parametrize(("state", "operation"), LEGAL)
-def test_a_legal_transition_is_answered_and_leads_to_a_state_of_the_table(state, operation):
+def test_a_legal_transition_is_answered_and_leads_as_the_table_says(state, operation):
     ward, site, message = legal(state, operation)
     runtime = ward.runtimes[site]
     assert runtime._current.state == state
@@ -136,7 +136,7 @@ def test_a_legal_transition_is_answered_and_leads_to_a_state_of_the_table(state,
 
 
 @pytest.mark.parametrize(("state", "operation"), ILLEGAL)
-def test_every_other_pair_gets_the_documented_refusal_and_changes_nothing(state, operation):
+def test_every_other_transition_is_refused_and_changes_nothing(state, operation):
     ward, site, _ = at(state)
     runtime = ward.runtimes[site]
     body = BODIES[operation]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, bits_by_pair, remaining
-from cipherdag.questions.scores.score_bits import ScoreBits
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.scores.score_sums import RaoSums
 
 CATEGORIES = (2, 3, 0, 2, 0)
 BLOCKS = [
@@ -21,7 +21,7 @@ BLOCKS = [
 
 def about(blocks, n_rows=400):
     counts, members = pack_blocks(blocks)
-    return ScoreSums(CATEGORIES, counts, members, n_rows)
+    return RaoSums(CATEGORIES, counts, members, n_rows)
 
 
 def named(question):
@@ -68,7 +68,7 @@ def site(seed):
     return answer
 
 
-QUESTION = ScoreBits(about(BLOCKS), (0.05, 0.01, 0.001), able=4)
+QUESTION = RaoBits(about(BLOCKS), (0.05, 0.01, 0.001), able=4)
 
 
 @given(st.lists(st.booleans(), min_size=QUESTION.n_values, max_size=QUESTION.n_values))
@@ -84,12 +84,12 @@ def test_known_bits_and_the_rest_are_the_whole(known):
 
 def test_a_bit_has_one_name_in_other_company_and_order():
     turned = [rows[::-1, [1, 0, *range(rows.shape[1] - 1, 1, -1)]] for rows in BLOCKS]
-    other = ScoreBits(about(turned, n_rows=50), (0.01,), able=0)
+    other = RaoBits(about(turned, n_rows=50), (0.01,), able=0)
     assert {*named(other)} < {*named(QUESTION)}
     assert not {*named(msgspec.structs.replace(other, levels=(0.02,)))} & {*named(QUESTION)}
 
 
-def test_a_resample_a_bundle_and_another_question_have_names_of_their_own():
+def test_resamples_and_bundles_have_names_of_their_own():
     drawn = [Resampled(QUESTION, 1, 5), Resampled(QUESTION, 2, 5), Resampled(QUESTION, 1, 6)]
     names = named(Bundle((QUESTION, *drawn)))
     assert len(set(names)) == len(names) == 4 * QUESTION.n_values

@@ -42,9 +42,11 @@ def questions():
 
 
 @pytest.mark.parametrize("question", list(questions()), ids=lambda own: own.label)
-@given(seed=st.integers(0, 2**32), fewest=st.integers(1, 4))
+@given(seed=st.integers(0, 2**32), min_contributors=st.integers(1, 4))
 @settings(max_examples=15, deadline=None)
-def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(question, seed, fewest):
+def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(
+    question, seed, min_contributors
+):
     rng = np.random.default_rng(seed)
     sites = [
         discrete_site(rng.integers(0, 3, (int(rows), 3)), (3, 3, 3))
@@ -52,18 +54,20 @@ def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(question, s
     ]
     answers = [site.answer(question) for site in sites]
     able = np.sum([question.contributes(answer) for answer in answers], axis=0)
-    found, asked = drive(sum_with_threshold(question, fewest), sites)
+    found, asked = drive(sum_with_threshold(question, min_contributors), sites)
     whole = plain_sum(question, sites)
-    if fewest > 1:
+    if min_contributors > 1:
         assert isinstance(asked[0], ContributorCounts)
         assert (plain_sum(asked[0], sites) == able).all()
-        assert (len(asked) == 2) == (able >= fewest).any()
+        assert (len(asked) == 2) == (able >= min_contributors).any()
     for number, (part, own) in enumerate(
         zip(segments(question.encodings, found), segments(question.encodings, whole), strict=True)
     ):
         lone = isinstance(question, CombinedEvidence) and len(part) == 1 and number == 0
         enough = (
-            np.full(len(part), (able >= fewest).any()) if lone else (able >= fewest)[: len(part)]
+            np.full(len(part), (able >= min_contributors).any())
+            if lone
+            else (able >= min_contributors)[: len(part)]
         )
         assert (part == np.where(enough, own, 0.0)).all()
 
@@ -173,7 +177,7 @@ def test_what_one_site_alone_has_degrees_of_freedom_for_is_not_opened():
     tests = [np.array([[0, 1], [0, 2]]), np.array([[0, 1, 2], [0, 2, 1]])]
 
     def asking():
-        settings = EvidenceSettings(spec=TEST, n_variables=3, max_rows=1 << 12, fewest=3)
+        settings = EvidenceSettings(spec=TEST, n_variables=3, max_rows=1 << 12, min_contributors=3)
         source = yield from EVIDENCE["fisher"].open(settings)
         return (yield from source.p_values(tests))
 

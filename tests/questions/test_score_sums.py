@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.questions.encodings import pack_blocks, segments
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.scores.score_sums import (
     MOST_COMPONENTS,
     MOST_SCORE,
     MOST_SITE_SCORE,
-    ScoreSums,
+    RaoSums,
 )
 from cipherdag.questions.scores.score_test import (
     form_level,
@@ -35,7 +35,7 @@ CATEGORIES = (2, 3, 0, 4, 0, 5, 2)
 def about(tests, categories=CATEGORIES, ordered=(5,), **more):
     counts, members = pack_blocks(tests)
     fields = {"n_rows": 3000, "ordered": ordered} | more
-    return ScoreSums(categories=categories, counts=counts, members=members, **fields)
+    return RaoSums(categories=categories, counts=counts, members=members, **fields)
 
 
 # layout
@@ -85,12 +85,12 @@ def test_the_response_is_an_order_then_fewer_categories_then_a_number(row, respo
     assert model.ordered == (response == 5)
 
 
-def test_a_table_of_too_many_cells_has_no_component_and_its_test_is_still_there():
+def test_a_table_of_too_many_cells_has_no_component_but_a_test():
     categories = (65, 64, 63, 2)
     question = about([np.array([[0, 1], [1, 2], [0, 3]])], categories, ())
     assert 65 * 64 > MOST_COMPONENTS >= 64 * 63
     assert question.sizes.tolist() == [0, 64 * 63, 65]
-    asked = ScoreBits(question, (0.01,))
+    asked = RaoBits(question, (0.01,))
     found = asked.predicates(3)
     assert found.n_tests == 3
     words = np.zeros((3, found.n_words), dtype=np.int64)
@@ -111,9 +111,9 @@ def test_sums_of_nothing_are_refused(changes):
     counts, members = pack_blocks([np.array([[0, 1]])])
     good = {"categories": (2, 3, 0), "counts": counts, "members": members, "ordered": (1,)}
     good |= {"n_rows": 100}
-    ScoreSums(**good)
+    RaoSums(**good)
     with pytest.raises(ValueError, match=r"\w"):
-        ScoreSums(**(good | changes))
+        RaoSums(**(good | changes))
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,16 @@ def test_sums_of_nothing_are_refused(changes):
 def test_bits_at_no_level_or_of_tests_that_are_not_there_are_refused(changes):
     question = about([np.array([[0, 1]])], (2, 3), ())
     good = {"question": question, "levels": (0.01,)}
-    ScoreBits(**good)
+    RaoBits(**good)
     with pytest.raises(ValueError, match=r"\w"):
-        ScoreBits(**(good | changes))
+        RaoBits(**(good | changes))
 
 
 @pytest.mark.parametrize(
     "question",
     [
         about([np.array([[0, 1]]), np.array([[0, 2, 1]])]),
-        ScoreBits(about([np.array([[0, 1], [2, 4]])]), (0.01,)),
+        RaoBits(about([np.array([[0, 1], [2, 4]])]), (0.01,)),
     ],
 )
 def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
@@ -148,7 +148,7 @@ def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
     for name in fields.keys() - {"type", "max_rows", "ordered", "able"}:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({k: v for k, v in fields.items() if k != name}, type(question))
-    assert question.opens_bits == isinstance(question, ScoreBits)
+    assert question.opens_bits == isinstance(question, RaoBits)
     assert question.label
     assert question.disclosures
 
@@ -221,7 +221,7 @@ TESTS = [
 def test_bits_are_those_of_an_independent_reading_of_the_words(seed, n_sites, alpha, scale):
     rng = np.random.default_rng(seed)
     question = about(TESTS)
-    asked = ScoreBits(question, (alpha,))
+    asked = RaoBits(question, (alpha,))
     own = answers(rng, question, n_sites, scale=scale)
     words = np.array([asked.words(one) for one in own])
     expected, margins = by_hand(asked, words, n_sites)
@@ -234,7 +234,7 @@ def test_bits_are_those_of_an_independent_reading_of_the_words(seed, n_sites, al
 def test_bits_are_the_p_values_of_the_sums_but_for_rounding(seed, n_sites, alpha):
     rng = np.random.default_rng(seed)
     question = about(TESTS)
-    asked = ScoreBits(question, (alpha,))
+    asked = RaoBits(question, (alpha,))
     own = answers(rng, question, n_sites, scale=1.7)
     found = plain_verdicts(asked, np.array([asked.words(one) for one in own]))
     p_value = p_of(question, own.sum(axis=0), n_sites)
@@ -256,7 +256,7 @@ def p_of(question, answer, n_sites):
 def test_a_bit_turns_where_its_p_value_does_to_one_in_a_hundred(x, y, alpha, spread):
     """Of a dependence in all cells, and of one in one cell."""
     question = one_shape(x, y, n_rows=1 << 17)
-    asked, count = ScoreBits(question, (alpha,)), int(question.sizes.sum())
+    asked, count = RaoBits(question, (alpha,)), int(question.sizes.sum())
     variances = np.full(count, 0.9 if count > 1 else 5000.0)
     pattern = np.ones(count) if spread else (np.arange(count) == 0).astype(float)
     mean = variances.sum()
@@ -284,9 +284,9 @@ def test_a_bit_turns_where_its_p_value_does_to_one_in_a_hundred(x, y, alpha, spr
 
 @pytest.mark.parametrize("n_sites", [2, 12, 200])
 @pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.5])
-def test_words_of_extreme_answers_stay_within_the_bounds_and_nothing_wraps(n_sites, alpha):
+def test_extreme_answers_stay_within_the_bounds_and_nothing_wraps(n_sites, alpha):
     question = about(TESTS, n_rows=1 << 20)
-    asked = ScoreBits(question, (alpha,))
+    asked = RaoBits(question, (alpha,))
     found = asked.predicates(n_sites)
     bounds = [e.bound * np.ones(e.length) for e in question.encodings]
     for sign in (1.0, -1.0):
@@ -311,7 +311,7 @@ def test_widths_stay_below_62_bits(x, y, rows):
     question = one_shape(x, y, n_rows=rows)
     for alpha in (1e-12, 0.01, 0.5):
         for n_sites in (2, 200):
-            widths = ScoreBits(question, (alpha,)).predicates(n_sites).widths()
+            widths = RaoBits(question, (alpha,)).predicates(n_sites).widths()
             assert (widths < 62).all()
 
 
@@ -336,7 +336,7 @@ def test_no_sum_of_real_tables_exceeds_the_bounds_of_its_word(x, y, n):
         for parts in ([codes], np.array_split(codes, 3)):
             sites = [SiteView(own, None, (x, y)) for own in parts if len(own)]
             question = one_shape(x, y, n_rows=n)
-            asked = ScoreBits(question, (0.01,))
+            asked = RaoBits(question, (0.01,))
             found = asked.predicates(len(sites))
             answer = [site.answer(question) for site in sites]
             words = np.array([asked.words(own) for own in answer])
@@ -396,24 +396,24 @@ def test_no_word_of_a_threshold_is_less_than_it(seed, alpha):
     steps = np.where(question.sizes > 1, 32, 4) ** 2
     exact = steps * form_threshold(sums.means, question.spreads(sums), form_level(alpha))
     count = int(question.sizes.sum())
-    words = ScoreBits(question, (alpha,)).words(question.pack(sums))
+    words = RaoBits(question, (alpha,)).words(question.pack(sums))
     words = words[count : count + question.n_tests]
     assert ((words >= exact) & (words < exact + 1)).all()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.01])
-def test_sites_of_few_rows_stay_within_the_bounds_however_their_variances_are_rounded(alpha):
+def test_sites_of_few_rows_stay_within_the_bounds_however_rounded(alpha):
     pair = np.array([[0, 0], [1, 1]])
     sites = [SiteView(pair, None, (2, 2)) for _ in range(200)]
     question = one_shape(2, 2, n_rows=400)
-    asked = ScoreBits(question, (alpha,))
+    asked = RaoBits(question, (alpha,))
     words = np.array([asked.words(site.answer(question)) for site in sites])
     assert plain_verdicts(asked, words).tolist() == [1.0]
 
 
 def test_a_lying_site_moves_no_word_beyond_what_it_may_say():
     question = about(TESTS)
-    asked = ScoreBits(question, (0.01,))
+    asked = RaoBits(question, (0.01,))
     own = np.concatenate([np.full(e.length, 1e9) for e in question.encodings])
     lied, found, one = asked.words(own), asked.predicates(3), asked.predicates(1)
     assert (lied <= one.highest).all()

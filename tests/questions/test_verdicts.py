@@ -38,7 +38,7 @@ SHARES = [0.0, 1e-9, 0.1, 0.3, 1 / 3, 0.5, 2 / 3, 0.7, 0.999, 1.0]
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("n_sites", [2, 3, 5, 12])
-def test_one_line_says_of_every_number_of_votes_and_voters_what_the_table_says(share, n_sites):
+def test_one_line_of_votes_and_voters_says_what_the_table_says(share, n_sites):
     rule = VoteRule(share=share, reference=PAPER, max_cond_size=None)
     question = one_edge(rule.table(n_sites))
     assert question.predicates(n_sites).n_comparisons == 1

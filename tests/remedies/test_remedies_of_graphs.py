@@ -182,7 +182,7 @@ def test_knowledge_is_written_as_the_example():
 
 
 @pytest.mark.follows("Its tables are {}.", "Run with bootstrap=20 or more")
-def test_a_table_that_is_listed_is_there_and_replicates_give_a_consensus():
+def test_a_listed_table_exists_and_replicates_give_a_consensus():
     run = report_run.asia_run()
     for name in listed(advice(run.finding.table, "zzz")):
         assert run.finding.table(name) is not None

@@ -71,7 +71,7 @@ def test_a_source_that_exists_is_named():
 
 
 @pytest.mark.follows("Leave out {}, or --as-published", "in Python as_published({}=...)")
-def test_what_contradicts_a_publication_is_left_out_and_what_it_needs_is_said(call, tmp_path):
+def test_a_contradiction_to_a_publication_is_left_out_and_named(call, tmp_path):
     table().drop(columns="weight").to_csv(tmp_path / "data.csv", index=False)
     command = ["simulate", "fedpc", tmp_path / "data.csv", "--sites", "3", "--device", "cpu"]
     wrong = [*command, "--alpha", "0.2", "--as-published", "paper", "--out", tmp_path / "out"]
@@ -109,7 +109,7 @@ def test_an_effect_names_variables_or_takes_what_a_graph_says():
 
 
 @pytest.mark.follows("name treatment, outcome and adjust yourself")
-def test_an_effect_that_a_graph_rules_out_is_estimated_where_the_set_is_named():
+def test_an_effect_a_graph_rules_out_is_estimated_by_a_named_set():
     graph = CausalGraph.from_edges(("a", "b"), directed=[("b", "a")])
     words = advice(Effect, graph.identify("a", "b")).split("name ")[1].replace(" and ", ", ")
     named = words.partition(" yourself")[0].split(", ")
@@ -161,7 +161,7 @@ def test_mixed_columns_are_cut_or_tested_by_another_algorithm():
 
 
 @pytest.mark.follows("or run fedpc, which tests what")
-def test_columns_that_miss_many_values_are_left_out_or_tested_by_another_algorithm():
+def test_columns_missing_many_values_are_left_out_or_tested_elsewhere():
     data = table()
     data.loc[::2, "hue"] = None
     data.loc[1::2, "shade"] = None

@@ -53,7 +53,7 @@ def weakest(frame):
     return {pair: own for pair, own in found.items() if graph[pair]}
 
 
-def test_the_p_value_of_an_edge_is_the_largest_of_its_tests_on_all_rows():
+def test_the_p_value_of_an_edge_is_the_largest_of_its_tests():
     frame = rows()
     expected = {
         frozenset(frame.columns[[x, y]]): (p, set(frame.columns[list(under)]))
@@ -72,7 +72,7 @@ def test_the_p_value_of_an_edge_is_the_largest_of_its_tests_on_all_rows():
 
 
 @pytest.mark.parametrize("kind", [own for own in EVIDENCE if own != "vote"])
-def test_every_kind_of_evidence_over_all_sites_tells_a_p_value_of_every_edge(kind):
+def test_every_evidence_over_all_sites_gives_every_edge_a_p_value(kind):
     algorithm = FedPC(evidence=kind, alpha=ALPHA, reveal="sums")
     result = Federation.split(rows(), 3, device="cpu").run(algorithm)
     assert len(result.table("edges"))

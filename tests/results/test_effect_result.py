@@ -64,7 +64,7 @@ def test_the_page_has_them_too_and_says_nothing_else(result):
     assert "<b>cured</b>" not in result.page()
 
 
-def test_the_scatter_between_sites_is_shown_no_finer_than_sites_move_it(result):
+def test_the_scatter_is_shown_no_finer_than_sites_perturb_it(result):
     assert BETWEEN_PERTURBED in result.report.limits
     assert BETWEEN_PERTURBED in page_of(result).texts["main"]
     page, text = page_of(result), "\n".join(result.lines())
@@ -77,7 +77,7 @@ def test_the_scatter_between_sites_is_shown_no_finer_than_sites_move_it(result):
     assert all(f"p {row[7]:.2g} (Cochran's Q)" in text for row in rows)
 
 
-def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(result):
+def test_the_terminal_says_the_effect_and_what_the_graph_leaves_open(result):
     text = "\n".join(result.lines())
     assert f"The effect of drug on the share of {NAME} = yes by augmented inverse " in text
     assert "if the direct causes are age, adjusted for age: 2,400 rows of 3 sites" in text
@@ -86,7 +86,7 @@ def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(resul
     assert "over all of these intervals, as the graph leaves it open" in text
 
 
-def test_of_a_first_set_without_an_estimate_the_number_is_missing_not_made_up(result):
+def test_a_first_set_without_an_estimate_has_no_number(result):
     first = replace(result.finding.sets[0], contrasts=(), why="not identified")
     bare = replace(result, finding=replace(result.finding, sets=(first, *result.finding.sets[1:])))
     assert math.isnan(bare.finding.estimate)
@@ -119,7 +119,7 @@ def test_a_cause_as_strong_as_the_e_value_explains_just_this_ratio(ratio):
     np.testing.assert_allclose(both * both / (2.0 * both - 1.0), ratio, rtol=1e-9)
 
 
-def test_the_page_and_the_terminal_say_how_strong_an_unmeasured_cause_must_be(result):
+def test_page_and_terminal_say_how_strong_a_hidden_cause_must_be(result):
     said = result.finding.unmeasured_lines
     assert len(said) == 2  # the graph leaves two sets with an effect
     ratios = [one for own in result.finding.sets for one in own.contrasts if one.scale == "ratio"]

@@ -81,7 +81,7 @@ def test_the_line_of_progress_rewrites_itself():
     assert texts[0].startswith(f"round 1: {result.rounds[0].label} ... 0.0 s, 0 B")
 
 
-def test_nothing_of_a_longer_line_is_left_and_a_site_that_leaves_keeps_its_line():
+def test_a_shorter_line_replaces_a_longer_one_and_leavers_keep_theirs():
     def report(number, label, left=()):
         return RoundReport(number, "bits", label, 8, 0.5, {"a": 2000, "b": 900}, 2, 3, "", left)
 

@@ -225,7 +225,7 @@ def test_every_effect_is_answered_as_the_graph_answers_it(result):
         assert said.replace("The effect", "the effect").replace("If", "if") == wanted
 
 
-def test_no_effect_is_answered_of_many_variables_or_of_what_is_no_class(result):
+def test_an_effect_of_many_variables_or_of_no_class_is_not_answered(result):
     many = CausalGraph.empty([f"v{number}" for number in range(21)])
     cycle = [("VisitToAsia", "Smoking"), ("Smoking", "XRay"), ("XRay", "VisitToAsia")]
     wrong = CausalGraph.from_edges(result.finding.graph.nodes, cycle)
@@ -306,7 +306,7 @@ def test_a_result_without_edges_or_evidence_has_a_report(result):
     assert "There is no edge." in page.texts["main"]
 
 
-def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(result):
+def test_a_changed_ledger_is_named_and_so_is_one_kept_at_its_site(result):
     site = result.sites[1]
     lines = result.ledgers[site]
     changed = replace(result, ledgers={**result.ledgers, site: (*lines[:1], *lines[2:])})
@@ -352,7 +352,7 @@ def test_a_dropout_is_told(result):
     assert f"Site '{result.sites[0]}' left in round 2" in page.texts["main"]
 
 
-def test_a_p_value_that_the_grid_rounds_to_0_is_told_as_below_what_it_can_tell(selection):
+def test_a_p_value_rounded_to_0_is_shown_as_below_the_grid(selection):
     label, chosen = next((name, own) for name, own in selection.finding.features.items() if own)
     rounded = altered(
         selection,

@@ -65,7 +65,7 @@ def released(kind, sent, number=1):
     return CountedReleases(kind, "masking", 3, 7, sent, number)
 
 
-def test_what_left_every_site_stands_once_with_the_least_and_the_most_bytes():
+def test_equal_releases_of_sites_are_one_line_with_a_range_of_bytes():
     lines = release_lines(
         {
             "north": [released("columns", 900), released("closed", 50, 0)],

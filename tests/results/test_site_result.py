@@ -37,7 +37,7 @@ def started(hospitals):
 def run(hospitals):
     """A whole run; what the coordinator came to, and its session."""
     session = started(hospitals)
-    facts = Facts(session.open(), 3, fewest=3)
+    facts = Facts(session.open(), 3, min_contributors=3)
     outcome = run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
     session.finish()
     hospitals.close()
@@ -90,7 +90,7 @@ def test_a_site_without_a_run_has_no_result(hospitals):
 
 def test_a_run_that_the_coordinator_left_off_has_no_result(hospitals):
     session = started(hospitals)
-    question = next(ALGORITHM.ask(Facts(session.open(), 3, fewest=3)))
+    question = next(ALGORITHM.ask(Facts(session.open(), 3, min_contributors=3)))
     session.ask(question)
     with pytest.raises(OutputError, match="did not come to its end"):
         own_result(hospitals)
@@ -103,7 +103,7 @@ def test_a_run_without_its_last_word_has_no_result(hospitals):
     """The last sum is checked when the run is closed: without that nothing is known of it."""
 
     session = started(hospitals)
-    facts = Facts(session.open(), 3, fewest=3)
+    facts = Facts(session.open(), 3, min_contributors=3)
     run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
     hospitals.close()
     with pytest.raises(OutputError, match="did not come to its end"):
@@ -199,7 +199,7 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
         engine = session._channel._engine
 
     silence(Ward, "hospital-3", "unmask")
-    facts = Facts(session.open(), 4, fewest=3)
+    facts = Facts(session.open(), 4, min_contributors=3)
     outcome = run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
     session.finish()
     own = site_result(made.folders["hospital-0"])
@@ -254,7 +254,7 @@ def compared_run(hospitals, algorithm=COMPARING[0]):
         parameters=msgspec.to_builtins(algorithm),
         min_contributors=3,
     )
-    facts = Facts(session.open(), 3, fewest=3)
+    facts = Facts(session.open(), 3, min_contributors=3)
     outcome = run_program(session, Replay(algorithm.ask(facts), facts.present))
     session.finish()
     hospitals.close()

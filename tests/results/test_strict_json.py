@@ -52,7 +52,7 @@ def test_a_number_that_is_not_finite_is_not_written():
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_reader_refuses_what_it_reads_once_a_key_of_it_is_named_twice(name):
+def test_a_reader_refuses_what_names_a_key_twice(name):
     read, text = READERS[name]
     assert read(text)
     key, value = next(iter(json.loads(text).items()))

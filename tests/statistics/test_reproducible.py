@@ -91,7 +91,7 @@ def test_exponentials_are_those_of_the_library(number):
     assert exponential_of(number) == pytest.approx(math.exp(number), rel=1e-13)
 
 
-def test_exponentials_beyond_the_largest_number_are_infinite_or_nothing():
+def test_exponentials_beyond_the_range_are_infinite_or_zero():
     assert exponential_of(1e9) == math.inf
     assert exponential_of(-1e9) == 0.0
     assert exponential_of(0.0) == 1.0

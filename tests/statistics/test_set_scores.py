@@ -113,7 +113,7 @@ def test_the_regret_is_near_the_exact_one(rows, cells):
 
 
 @given(st.permutations(range(4)), st.booleans(), st.integers(0, 5))
-def test_every_order_of_a_complete_graph_scores_the_same_to_the_last_bit(order, penalised, seed):
+def test_every_order_of_a_complete_graph_has_the_same_score_bits(order, penalised, seed):
     codes, levels = data(seed)
     score = SetScore(penalised=penalised, rows=ROWS, bits=grid_bits(ROWS))
     sets = [of_set(score, codes, levels, sorted(order[:k])) for k in range(5)]
@@ -138,12 +138,12 @@ def test_sums_over_a_table_fit_a_word(rows):
 
 
 @given(st.floats(1e-300, 1e300))
-def test_the_logarithm_is_the_library_s_to_a_few_units_of_the_last_place(number):
+def test_the_logarithm_is_the_library_s_within_a_few_last_places(number):
     found = logarithm(np.array([number]))[0]
     assert found == pytest.approx(math.log(number), rel=1e-15, abs=1e-16)
 
 
-def test_the_least_consistent_prior_is_what_few_rows_for_the_variables_add():
+def test_the_least_consistent_prior_is_what_few_rows_add():
     assert least_consistent_prior(100, 400) == pytest.approx(math.log(100) - math.log(400) / 2)
     assert least_consistent_prior(100, 10_000) == pytest.approx(0.0, abs=1e-12)
     assert least_consistent_prior(100, 100_000) == 0.0

@@ -60,7 +60,7 @@ def test_moments_are_those_of_all_tables_with_the_same_margins(shape, seed):
     assert form.var() < forms.variance[0] + 5 * spread
 
 
-def test_of_one_cell_it_is_the_square_over_its_variance_scaled_to_rare_counts():
+def test_of_one_cell_it_is_the_scaled_square_over_its_variance():
     form, dof = table_forms(*(np.full((1, 1, 1), own) for own in (3.0, 4.0, 4.0))).scaled()
     assert form[0] / dof[0] == pytest.approx(9 / 4)
     assert dof[0] == pytest.approx(1 / (1 + 1 / 8))

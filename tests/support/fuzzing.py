@@ -229,8 +229,10 @@ def asked_questions():
         ]
         names = federation.sites[0].table.names
         questions = []
-        for fewest in (1, 2):
-            facts = Facts(len(names), 3, names=names, labels=(0, 1), fewest=fewest)
+        for min_contributors in (1, 2):
+            facts = Facts(
+                len(names), 3, names=names, labels=(0, 1), min_contributors=min_contributors
+            )
             questions += drive(algorithm.ask(facts), sites)[1]
         for question in questions:
             for part in question.parts if isinstance(question, Bundle) else (question,):

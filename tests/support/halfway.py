@@ -21,8 +21,10 @@ class Halfway:
         self.session = self.ward.session
         self.everyone = tuple(range(len(self.ward.runtimes)))
         plan, n_variables = self.session._plan, self.session.open()
-        fewest = plan.min_contributors
-        facts = Facts(n_variables, len(self.everyone), seed=plan.seed, fewest=fewest)
+        min_contributors = plan.min_contributors
+        facts = Facts(
+            n_variables, len(self.everyone), seed=plan.seed, min_contributors=min_contributors
+        )
         self.replay = Replay(algorithm.ask(facts))
         self.question = self.replay.advance(1, None)
         self.questions, self.packed = [], []

@@ -106,7 +106,7 @@ def facts_of(plan, n_variables, labels, determined=NOTHING):
         len(plan.cohort),
         labels=labels,
         seed=plan.seed,
-        fewest=plan.min_contributors,
+        min_contributors=plan.min_contributors,
         determined=determined,
     )
 

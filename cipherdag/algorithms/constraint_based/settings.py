@@ -181,7 +181,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             n_variables=facts.n_variables,
             max_rows=self.max_rows,
             present=facts.present,
-            fewest=facts.fewest,
+            min_contributors=facts.min_contributors,
             measured=facts.measured,
             determined=facts.determined,
         )
@@ -314,7 +314,7 @@ def compare_sites_meanwhile(
         search: Ends with a skeleton.
         orient: Orients it; meanwhile variables are compared given their neighbours in it.
     """
-    bounds = {"fewest": settings.fewest, "max_rows": settings.max_rows}
+    bounds = {"min_contributors": settings.min_contributors, "max_rows": settings.max_rows}
     skeleton, marginal = yield from gather_two(search, marginal_differences(columns, **bounds))
     oriented, given = yield from gather_two(
         orient(skeleton),

@@ -116,11 +116,13 @@ class Describe(Algorithm[DescribeOutcome, Description]):
 
     def _described(self, facts: Facts) -> Describing:
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
-        kinds = question.read((yield from sum_with_threshold(question, facts.fewest)))
+        kinds = question.read((yield from sum_with_threshold(question, facts.min_contributors)))
         sums = self._sums(kinds)
         opened, differences = yield from gather_two(
-            sum_with_threshold(sums, facts.fewest),
-            marginal_differences(kinds, fewest=facts.fewest, max_rows=self.max_rows),
+            sum_with_threshold(sums, facts.min_contributors),
+            marginal_differences(
+                kinds, min_contributors=facts.min_contributors, max_rows=self.max_rows
+            ),
         )
         spreads = Spreads.of(sums, opened)
         counts = ValueCounts(
@@ -130,7 +132,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             marks=np.ascontiguousarray(spreads.marks(), dtype="<f8").tobytes(),
             max_rows=self.max_rows,
         )
-        counted = yield from sum_with_threshold(counts, facts.fewest)
+        counted = yield from sum_with_threshold(counts, facts.min_contributors)
         return DescribeOutcome(spreads, summaries_of(spreads, counts, counted), differences)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:

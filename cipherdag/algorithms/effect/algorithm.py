@@ -236,7 +236,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         }
         effects, left = yield from gather_two(
             gather([refuted(one, every=self.refute) for one in estimations.values()]),
-            left_out(scopes[0], kinds, facts.fewest),
+            left_out(scopes[0], kinds, facts.min_contributors),
         )
         by_number = dict(zip(estimations, effects, strict=True))
         # of a set that says why nothing is to be estimated, nothing is asked

@@ -98,7 +98,7 @@ class Estimation:
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
         """Heterogeneity between sites: the weighted mean of their effects, and Cochran's Q."""
         asked = self._stage(PerSite(self.reference))
-        sums = yield from sum_with_threshold(asked, self.facts.fewest)
+        sums = yield from sum_with_threshold(asked, self.facts.min_contributors)
         unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
         others = [a for a in range(asked.arms) if number or a != self.reference]
@@ -128,27 +128,27 @@ class Estimation:
     def _count(self) -> Generator[Question, FloatVector, str]:
         """The number of sites that add rows, or the reason why they are too few."""
         scope = self.question.counted_as
-        asked = scope if self.facts.fewest <= 1 else ContributorCounts(question=scope)
+        asked = scope if self.facts.min_contributors <= 1 else ContributorCounts(question=scope)
         counts = np.rint((yield asked)).astype(np.int64)
         able, *arms = counts.tolist()
-        self._sites, cohort, fewest = able, self.facts.present.n_sites, self.facts.fewest
+        self._sites, cohort, needed = able, self.facts.present.n_sites, self.facts.min_contributors
         if self.unchanged is not None and able != self.unchanged.contributing:
             if not self.unchanged.contributing:
                 return "nothing is opened of the rows as they are"
             of = self.unchanged.contributing
             return f"{able} of {of} sites have enough rows that are changed so"
         if able < cohort and not self.leave_out:
-            others = ", or leave these sites out (withheld=leave-out)" if able >= fewest else ""
+            others = ", or leave these sites out (withheld=leave-out)" if able >= needed else ""
             return (
                 f"{cohort - able} of {cohort} sites have {self._lacking}: take fewer or coarser "
                 f"categories{others}"
             )
-        if able < fewest:
-            return f"{able} sites may tell of these rows, and {fewest} have to"
+        if able < needed:
+            return f"{able} sites may tell of these rows, and {needed} have to"
         for arm, sites in enumerate(arms):
-            if sites < max(fewest, 1):
+            if sites < max(needed, 1):
                 which = f" of arm {arm + 1}" if self.question.arms > 1 else ""
-                return f"{sites} sites have rows{which}, and {max(fewest, 1)} have to"
+                return f"{sites} sites have rows{which}, and {max(needed, 1)} have to"
         return ""
 
     @property
@@ -167,7 +167,7 @@ class Estimation:
         return msgspec.structs.replace(self.question, stage=stage)
 
     def _opened(self, question: EffectSums) -> Opening:
-        if self.facts.fewest <= 1:
+        if self.facts.min_contributors <= 1:
             return (yield question)
         return (yield from open_unsuppressed(question, np.ones(1 + question.arms, dtype=bool)))
 

@@ -89,19 +89,19 @@ def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
 
 
 def left_out(
-    scope: EffectSums, kinds: ColumnKinds, fewest: int
+    scope: EffectSums, kinds: ColumnKinds, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[LeftOut, ...]]:
     """The tests whether rows that miss a value differ; empty where too few sites contribute.
 
     Args:
         scope: Whose rows they are left out of.
         kinds: The columns: where none misses a value, nothing is asked, if that is told.
-        fewest: How many sites have to contribute.
+        min_contributors: How many sites have to contribute.
     """
     if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):
         return ()
     asked = msgspec.structs.replace(scope, stage=Missing())
-    sums = (yield from sum_with_threshold(asked, fewest)).reshape(4, 2).tolist()
+    sums = (yield from sum_with_threshold(asked, min_contributors)).reshape(4, 2).tolist()
     return tuple(
         LeftOut(of=of, sites=round(n), rows=round(m), z=difference / math.sqrt(variance))
         for of, difference, variance, m, n in zip(OF, *sums, strict=True)

@@ -51,8 +51,8 @@ TOO_MANY_SITES = "reveal bits with evidence fisher is for fewer sites"
 class CombinedTests(CachedFederatedCITest):
     """`CombinedTests` tests by the sums of the results of the sites' tests.
 
-    A test for which fewer than ``fewest`` sites have degrees of freedom is not done, and counts as
-    dependent; a marginal one counts as independent, since x or y is constant at the others.
+    A test for which fewer than ``min_contributors`` sites have degrees of freedom is not done, and
+    counts as dependent; a marginal one as independent, since x or y is constant at the others.
     ``weighted_p`` counts a test without degrees of freedom as one with p = 1.
 
     Args:
@@ -62,7 +62,7 @@ class CombinedTests(CachedFederatedCITest):
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__(settings=settings)
-        self._fewest = settings.fewest
+        self._min_contributors = settings.min_contributors
         if combination == "weighted_p":
             self._constant = np.nan
         self._combination, self._about = combination, summed_by(combination, settings)
@@ -79,16 +79,16 @@ class CombinedTests(CachedFederatedCITest):
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         """Compute the p-values of tests in one round, or in two where contributors are counted."""
         question = self._about(tests)
-        if self._fewest <= 1:
+        if self._min_contributors <= 1:
             sums = yield question
             p_value, none = self._p_values_of(question, sums, tests), question.weights(sums) <= 0
         else:
             able = np.rint((yield ContributorCounts(question=question)))
-            sums = yield from open_unsuppressed(question, able >= self._fewest)
-            p_value, none = self._p_values_of(question, sums, tests), able < self._fewest
+            sums = yield from open_unsuppressed(question, able >= self._min_contributors)
+            p_value, none = self._p_values_of(question, sums, tests), able < self._min_contributors
         # marginal tests of pairs that vary at too few sites
         none &= np.arange(len(none)) < len(tests[0])
-        if self._fewest > 1:
+        if self._min_contributors > 1:
             p_value = np.where(none, self._constant, p_value)
         self.record_constant_pairs(
             tests[0][(none & ~np.isnan(p_value))[: len(tests[0])]], self._combination
@@ -99,11 +99,11 @@ class CombinedTests(CachedFederatedCITest):
         self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]
     ) -> FloatVector:
         """Compute p-values from sums, and store strengths."""
-        self.store_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        self.store_strengths(tests[0], _strengths(question, sums)[: len(tests[0])])
         return combined_p(question, sums)
 
 
-def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+def _strengths(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     """Compute strengths as normal scores, shape (B,); 0 for ``weighted_p``, which has none."""
     if question.combination == "weighted_p":
         return np.zeros(sum(question.counts))

@@ -26,16 +26,16 @@ MOST_ONE_STEP = math.log(2.0)
 LARGEST_LOG = 700.0  # beyond, an exponential is no 64-bit float
 
 
-def of_correlation(score: float, deviation: float) -> EffectSize | None:
+def of_correlation(fisher_z: float, deviation: float) -> EffectSize | None:
     """Return the effect of a correlation r; None where it is not finite.
 
     Args:
-        score: atanh(r).
+        fisher_z: atanh(r).
         deviation: Its standard deviation, 1 / sqrt(n - |S| - 3).
     """
-    if not (math.isfinite(score) and math.isfinite(deviation)):
+    if not (math.isfinite(fisher_z) and math.isfinite(deviation)):
         return None
-    value, low, high = (math.tanh(score + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
+    value, low, high = (math.tanh(fisher_z + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
     return EffectSize(CORRELATION, value, low, high)
 
 

@@ -115,10 +115,10 @@ class CachedFederatedCITest(ABC):
         """
         return self._strengths.find(keys_of_tests(pairs))[0][:, 0]
 
-    def store_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
-        """Store the scores of new pairs, shape (B,), where pairs are ranked."""
+    def store_strengths(self, pairs: IndexArray, strengths: FloatVector) -> None:
+        """Store the strengths of new pairs, shape (B,), where pairs are ranked."""
         if self._ranked:
-            _store(self._strengths, pairs, scores[:, None])
+            _store(self._strengths, pairs, strengths[:, None])
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
         """Return whether tests were not done though some site has rows for them, shape (B,).

@@ -23,7 +23,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
-from cipherdag.algorithms.evidence.within_sites import ScoreTests
+from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
@@ -38,7 +38,7 @@ from cipherdag.questions.pooled_data import (
     Tables,
 )
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ORIGIN_BITS = 8
@@ -64,7 +64,7 @@ def open_moments(
     if len(complete):
         rows, opened = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = opened
-    fallback = ScoreTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
+    fallback = RaoTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
     return MomentTests(correlations, rows, kinds, fallback)
 
 
@@ -166,14 +166,14 @@ class MomentTests(CachedFederatedCITest):
         correlations: FloatVector,
         rows: int,
         kinds: ColumnKinds,
-        fallback: ScoreTests,
+        fallback: RaoTests,
     ) -> None:
         super().__init__(kinds)
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
         self._without_moments = kinds.incomplete | kinds.few
-        self._fallback: ScoreTests = fallback
+        self._fallback: RaoTests = fallback
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in no round, or in those of the fallback, which are separate for both reasons."""
@@ -271,7 +271,7 @@ POOLED = CombinationMethod(
         Tables.discloses,
         SmallCells.discloses,
         sums(Quantity.MOMENTS),
-        ScoreSums.discloses,
+        RaoSums.discloses,
     ),
     open=open_pooled,
     asks_columns=True,

@@ -22,7 +22,7 @@ from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
-from cipherdag.algorithms.evidence.within_sites import ScoreTests
+from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.disclosure import joined
@@ -31,7 +31,7 @@ from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns, SmallCells
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models, values_per_step
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import normal_scores
 from cipherdag.statistics.regression_fits import (
@@ -106,9 +106,7 @@ class RegressionTests(CachedFederatedCITest):
         fallback: Does the tests whose tables are withheld.
     """
 
-    def __init__(
-        self, kinds: ColumnKinds, settings: EvidenceSettings, fallback: ScoreTests
-    ) -> None:
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, fallback: RaoTests) -> None:
         super().__init__(kinds, settings)
         self._fallback = fallback
         self._kinds = kinds
@@ -209,8 +207,8 @@ class RegressionTests(CachedFederatedCITest):
 
         ratio, dof = likelihood_ratio(small, large, self._categories)
         if len(row) == len(("x", "y")):
-            score = normal_scores(np.array([ratio]), np.array([float(dof)]))
-            self.store_strengths(np.array([row]), score)
+            strength = normal_scores(np.array([ratio]), np.array([float(dof)]))
+            self.store_strengths(np.array([row]), strength)
         return float(gammaincc(dof / 2.0, ratio / 2.0))
 
     def _fit(self, models: list[Regression]) -> Fitting:
@@ -285,7 +283,7 @@ def open_regressions(
     """Open likelihood-ratio tests of any columns in one round."""
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
     kinds = question.read((yield question))
-    fallback = ScoreTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
+    fallback = RaoTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
     return RegressionTests(kinds, settings, fallback)
 
 
@@ -295,7 +293,7 @@ GLM = CombinationMethod(
         Columns(n_variables=1, order=True).disclosures,
         RegressionSteps.discloses,
         SmallCells.discloses,
-        ScoreSums.discloses,
+        RaoSums.discloses,
     ),
     open=open_regressions,
     own_tests=True,

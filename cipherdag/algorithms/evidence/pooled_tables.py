@@ -16,7 +16,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 )
 from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
-from cipherdag.algorithms.evidence.within_sites import ScoreTests
+from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.ci_tests import CITestSpec
@@ -48,7 +48,7 @@ def open_tables(
         counts = tables.marginal(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
     alpha = settings.spec.alpha
-    fallback = ScoreTests(kinds, settings, bits=False, alpha=alpha)
+    fallback = RaoTests(kinds, settings, bits=False, alpha=alpha)
     return TableTests(tables, levels, settings.spec, fallback, max_cells=settings.max_cells)
 
 
@@ -198,7 +198,7 @@ class TableTests(CachedFederatedCITest):
         tables: PooledTables,
         levels: IndexArray,
         spec: CITestSpec,
-        fallback: ScoreTests,
+        fallback: RaoTests,
         *,
         max_cells: int,
     ) -> None:
@@ -206,7 +206,7 @@ class TableTests(CachedFederatedCITest):
         self._tables = tables
         self._levels = levels
         self._spec = spec
-        self._fallback: ScoreTests = fallback
+        self._fallback: RaoTests = fallback
         self._max_cells = max_cells
         available = tables.available(np.arange(len(levels))[:, None]).tolist()
         self._unvarying = np.array(

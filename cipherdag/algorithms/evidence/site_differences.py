@@ -86,18 +86,20 @@ def details_of(tests: Sequence[SiteDifference], names: Sequence[str]) -> list[di
     ]
 
 
-def marginal_differences(kinds: ColumnKinds | None, *, fewest: int, max_rows: int) -> Comparing:
+def marginal_differences(
+    kinds: ColumnKinds | None, *, min_contributors: int, max_rows: int
+) -> Comparing:
     """Test every variable marginally in two rounds, of which the first counts contributing sites.
 
     Args:
         kinds: The columns; None for no test, without a round.
-        fewest: How many sites have to contribute to a sum that is opened.
+        min_contributors: How many sites have to contribute to a sum that is opened.
         max_rows: Declared bound of a site's rows.
     """
     if kinds is None:
         return ()
     sets: list[tuple[int, tuple[int, ...]]] = [(v, ()) for v in range(len(kinds.categories))]
-    return (yield from _compared(kinds, sets, fewest, max_rows))
+    return (yield from _compared(kinds, sets, min_contributors, max_rows))
 
 
 def differences_given_neighbours(
@@ -105,7 +107,7 @@ def differences_given_neighbours(
     marginal: Sequence[SiteDifference],
     skeleton: BoolMatrix,
     *,
-    fewest: int,
+    min_contributors: int,
     max_rows: int,
 ) -> Comparing:
     """Test the variables that differ given their neighbours, in two rounds or none.
@@ -118,13 +120,13 @@ def differences_given_neighbours(
     named = [test.variable for test in differing(marginal)]
     sets = [(v, tuple(np.flatnonzero(skeleton[v]).tolist())) for v in named]
     sets = [(v, given) for v, given in sets if given and kinds.categories[list(given)].all()]
-    return (yield from _compared(kinds, sets, fewest, max_rows))
+    return (yield from _compared(kinds, sets, min_contributors, max_rows))
 
 
 def _compared(
     kinds: ColumnKinds,
     sets: Sequence[tuple[int, tuple[int, ...]]],
-    fewest: int,
+    min_contributors: int,
     max_rows: int,
 ) -> Comparing:
     """Test variables, each given others; those that cannot be compared have p-value NaN."""
@@ -136,7 +138,7 @@ def _compared(
     tests = {key: SiteDifference(*key, np.nan) for key in sets}
     if asked:
         question = _question(kinds, asked, max_rows)
-        sums = yield from sum_with_threshold(question, fewest)
+        sums = yield from sum_with_threshold(question, min_contributors)
         coded = segments(question.encodings, sums)[2] > 0.0
         first = np.cumsum(question.sides()[:, 0]) - question.sides()[:, 0]
         in_order = sorted(asked, key=lambda key: len(key[1]))

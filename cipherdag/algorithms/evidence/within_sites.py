@@ -1,7 +1,7 @@
 """Stratified score tests combine the sites, so that differences between them are no evidence.
 
-A test sums scores of the sites' strata and regressions (`ScoreSums`). Either one bit of it is
-opened, whether x and y are dependent (`ScoreBits`), or its sums are, and with them its p-value.
+A test sums scores of the sites' strata and regressions (`RaoSums`). Either one bit of it is
+opened, whether x and y are dependent (`RaoBits`), or its sums are, and with them its p-value.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from cipherdag.questions.disclosure import Quantity, bits, joined
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.score_bits import ScoreBits
-from cipherdag.questions.scores.score_sums import Scores, ScoreSums
+from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.scores.score_sums import RaoScores, RaoSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
@@ -43,8 +43,8 @@ KEY_VALUES = 100.0
 MOST_CORRELATION = 1.0 - 1e-12
 
 
-class ScoreTests(CachedFederatedCITest):
-    """`ScoreTests` are stratified score tests of columns of any type.
+class RaoTests(CachedFederatedCITest):
+    """`RaoTests` are stratified score tests of columns of any type.
 
     Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test whose
     scores vary at no site counts as independent. Where sums are opened, a test to which too few
@@ -86,9 +86,9 @@ class ScoreTests(CachedFederatedCITest):
         components: FloatVector = sides.prod(axis=1)
         return KEY_VALUES * (components + 2.0) if self._bits else 2.0 * components + 3.0
 
-    def _question(self, tests: Sequence[IndexArray]) -> ScoreSums:
+    def _question(self, tests: Sequence[IndexArray]) -> RaoSums:
         counts, members = pack_blocks(tests)
-        return ScoreSums(
+        return RaoSums(
             categories=tuple(self._columns.categories.tolist()),
             counts=counts,
             members=members,
@@ -102,15 +102,15 @@ class ScoreTests(CachedFederatedCITest):
         question = self._question(tests)
         if self._bits:
             levels, pairs = (self._level,), len(tests[0])
-            asked = ScoreBits(question, levels, able=pairs)
+            asked = RaoBits(question, levels, able=pairs)
             dependent, able = np.split((yield asked), [question.n_tests])
             p_value = np.where(question.sizes > 0, 1.0 - dependent, np.nan)
             constant = np.zeros(len(p_value), dtype=bool)
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
             return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
-        fewest = max(self._settings.fewest, 1)
+        needed = max(self._settings.min_contributors, 1)
         contributors = np.rint((yield ContributorCounts(question=question)))
-        scores = question.read((yield from open_unsuppressed(question, contributors >= fewest)))
+        scores = question.read((yield from open_unsuppressed(question, contributors >= needed)))
         able = contributors[: question.n_tests]
         possible = bool((scores.means >= 0.0).all())
         require_possible(question.label, "a negative variance", holds=possible)
@@ -123,12 +123,12 @@ class ScoreTests(CachedFederatedCITest):
             scores.sites,
             self._settings.present.n_sites,
         )
-        p_value = np.where((able >= fewest) & (question.sizes > 0), p_value, np.nan)
+        p_value = np.where((able >= needed) & (question.sizes > 0), p_value, np.nan)
         self._store(question, scores, p_value, tests)
         skipped = by_block(tests, np.isnan(p_value) & (able > 0))
         for rows, chosen in zip(tests, skipped, strict=True):
             self.record_skipped(rows[chosen])
-        constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
+        constant = (np.arange(len(p_value)) < len(tests[0])) & (able < needed)
         return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
 
     def smallest_levels(self, tests: Tests, levels: Sequence[float]) -> PValues:
@@ -142,14 +142,14 @@ class ScoreTests(CachedFederatedCITest):
             Shape (B_l,) by size, NaN where a table is too large or scores vary at no site.
         """
         question, count = self._question(tests), sum(map(len, tests))
-        asked = ScoreBits(question, tuple(levels), able=count)
+        asked = RaoBits(question, tuple(levels), able=count)
         *bits, able = ((yield asked) > 0).reshape(-1, count)
         least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
         self.n_tests_by_method[Method.WITHIN_SITES] += count
         return by_block(tests, np.where(able, least, np.nan))
 
     def _store(
-        self, question: ScoreSums, scores: Scores, p_value: FloatVector, tests: list[IndexArray]
+        self, question: RaoSums, scores: RaoScores, p_value: FloatVector, tests: list[IndexArray]
     ) -> None:
         """Store the strengths of pairs, and the estimates of tests of one component."""
         from scipy.special import ndtri
@@ -186,7 +186,7 @@ class ScoreTests(CachedFederatedCITest):
 
 def within_sites(
     settings: EvidenceSettings, *, bits: bool
-) -> Generator[Question, FloatVector, ScoreTests]:
+) -> Generator[Question, FloatVector, RaoTests]:
     """Open stratified tests of any columns: one round for their kinds.
 
     Raises:
@@ -206,16 +206,16 @@ def within_sites(
             remedy='Leave out --test (Python: test="auto"), which takes columns of any type.',
         )
     alpha = settings.spec.alpha
-    source = ScoreTests(kinds, settings, bits=bits, alpha=alpha)
+    source = RaoTests(kinds, settings, bits=bits, alpha=alpha)
     if bits:
         level = max(SECOND_ALPHA, alpha)
-        source.lenient = ScoreTests(kinds, settings, bits=True, alpha=level)
+        source.lenient = RaoTests(kinds, settings, bits=True, alpha=level)
     return source
 
 
 STRATIFIED = CombinationMethod(
     name="stratified",
-    discloses=joined(Columns(n_variables=1, order=True).disclosures, ScoreSums.discloses),
+    discloses=joined(Columns(n_variables=1, order=True).disclosures, RaoSums.discloses),
     open=partial(within_sites, bits=False),
     close=partial(within_sites, bits=True),
     closed=joined(

@@ -250,7 +250,7 @@ class FedBOSS(ScoreSettings):
         self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
     ) -> Searching:
         budget = self.budget
-        bounds = {"fewest": facts.fewest, "max_rows": self.max_rows}
+        bounds = {"min_contributors": facts.min_contributors, "max_rows": self.max_rows}
         compared = None if resampled else columns
         scores, marginal = yield from gather_two(
             self.open_scores(columns, facts.n_sites, budget),

@@ -24,8 +24,8 @@ from cipherdag.questions.question import Question
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore, grid_bits, least_consistent_prior
 
-Scores = MomentScores | TableScores | LikelihoodScores
-Opening = Generator[Question, FloatVector, Scores]
+GraphScores = MomentScores | TableScores | LikelihoodScores
+Opening = Generator[Question, FloatVector, GraphScores]
 
 MOST_PARENTS = 12
 PARENTS_OF_SETS = 8

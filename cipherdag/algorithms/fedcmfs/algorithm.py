@@ -185,8 +185,8 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         if kind.own_tests or self.closed:
             return by_source(remember(asking), kind, facts, closed=self.closed)
         if self.evidence == "weighted_p":
-            return remember(asking, facts.fewest)
-        return by_combination(remember(asking), facts.fewest)
+            return remember(asking, facts.min_contributors)
+        return by_combination(remember(asking), facts.min_contributors)
 
     def check(self) -> None:
         """Refuse a test beside evidence that has tests of its own, and what is not compared."""

@@ -32,13 +32,13 @@ N_SUMS = 3  # n p, n r, n
 
 
 def by_combination(
-    asking: Generator[Question, FloatVector, Outcome], fewest: int = 1
+    asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
     """The same search, every question of it asked as `CombinedEvidence` of ``fisher``.
 
     Args:
         asking: Yields `WeightedEvidence`, one question a round.
-        fewest: How many sites have to contribute to a triplet.
+        min_contributors: How many sites have to contribute to a triplet.
 
     Returns:
         The outcome of ``asking``, which gets the p-value over all sites, the strength where S is
@@ -49,7 +49,7 @@ def by_combination(
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is combined")
         combined = CombinedEvidence.about(question, "fisher")
-        sums = yield from sum_with_threshold(combined, fewest)
+        sums = yield from sum_with_threshold(combined, min_contributors)
         p_value = combined_p(combined, sums)
         done = ~np.isnan(p_value)
         marginal = question.counts[0] if question.counts else 0
@@ -95,7 +95,7 @@ def by_source(
                 n_variables=question.n_variables,
                 max_rows=question.max_rows,
                 present=facts.present,
-                fewest=facts.fewest,
+                min_contributors=facts.min_contributors,
                 determined=facts.determined,
                 ranked=True,
             )
@@ -115,14 +115,14 @@ def _asked(question: Question) -> Generator[Question, FloatVector, FloatVector]:
 
 
 def remember(
-    asking: Generator[Question, FloatVector, Outcome], fewest: int = 1
+    asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
     """Merge each round's questions into one about the distinct triplets not asked before.
 
     Args:
         asking: Yields `WeightedEvidence`, or bundles of it, about one test; or what finds verdicts,
             which is asked as it is.
-        fewest: How many sites have to contribute to a triplet; the others count as unreliable.
+        min_contributors: How many sites have to contribute to a triplet; others are unreliable.
 
     Returns:
         The outcome of ``asking``. A round whose triplets are all known is not held; one with more
@@ -137,13 +137,13 @@ def remember(
         triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
         if len(triplets) != len(parts):
             raise TypeError("only weighted evidence of triplets is remembered")
-        return (yield from _complete(triplets, caches, fewest))
+        return (yield from _complete(triplets, caches, min_contributors))
 
     return map_questions(asking, answer)
 
 
 def _complete(
-    parts: list[WeightedEvidence], caches: dict[int, OutcomeCache], fewest: int
+    parts: list[WeightedEvidence], caches: dict[int, OutcomeCache], min_contributors: int
 ) -> Generator[Question, FloatVector, FloatVector]:
     """The sums of all parts, laid out as each part's encodings say."""
     largest = max(len(part.counts) for part in parts)
@@ -152,7 +152,7 @@ def _complete(
         keys_of_tests(np.concatenate([own[size] for own in rows if size < len(own)]))
         for size in range(largest)
     ]
-    yield from _learn(parts[0], keys, caches, fewest)
+    yield from _learn(parts[0], keys, caches, min_contributors)
     found = [caches[size].find(own)[0] for size, own in enumerate(keys)]
     answers: list[FloatVector] = []
     for part, own_sums in zip(parts, by_owner([p.counts for p in parts], found), strict=True):
@@ -163,7 +163,7 @@ def _complete(
 
 
 def _learn(
-    template: WeightedEvidence, keys: list[Keys], caches: dict[int, OutcomeCache], fewest: int
+    template: WeightedEvidence, keys: list[Keys], caches: dict[int, OutcomeCache], needed: int
 ) -> Generator[Question, FloatVector, None]:
     """Ask for the distinct triplets that are not known yet."""
     unknown = []
@@ -180,7 +180,7 @@ def _learn(
         ]
         counts, members = pack_blocks([rows_of_keys(own, size) for size, own in enumerate(part)])
         question = replace(template, counts=counts, members=members)
-        sums = yield from sum_with_threshold(question, fewest)
+        sums = yield from sum_with_threshold(question, needed)
         total, marginal = sum(counts), counts[0]
         strengths = np.zeros(total)
         strengths[:marginal] = sums[total : total + marginal]

@@ -36,8 +36,8 @@ from cipherdag.algorithms.fedpc.report import concluded
 from cipherdag.algorithms.fedpc.voting import (
     UNDECIDED,
     VoteRule,
+    by_candidate_scores,
     by_maximum,
-    by_scores,
     voted_skeleton,
 )
 from cipherdag.algorithms.parameters import one_of, preset, require, within
@@ -315,13 +315,13 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             max_cond_size=self.max_cond_size,
             closed=self.closed,
         )
-        present, fewest = facts.present, facts.fewest
-        voted = yield from voted_skeleton(constraints, self.test_spec, rule, present, fewest)
+        present, needed = facts.present, facts.min_contributors
+        voted = yield from voted_skeleton(constraints, self.test_spec, rule, present, needed)
         skeleton = voted.skeleton
         search = self.separator_search(skeleton)
         sepset = self.voting.sepset
         if sepset in ("mean", "vote"):
-            index, support = yield from by_scores(search, sepset, present, fewest)
+            index, support = yield from by_candidate_scores(search, sepset, present, needed)
         else:
             index, support = yield from by_maximum(search, present)
         candidates = search.candidates()

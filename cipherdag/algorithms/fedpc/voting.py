@@ -40,6 +40,7 @@ TOO_MANY = (
     f"reveal bits with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "
     "asks for more in several rounds"
 )
+ScoredBy = Literal["mean", "vote"]
 SLICE = 250_000
 """Candidates whose scores are asked for in a round."""
 UNDECIDED = -2
@@ -112,7 +113,7 @@ def voted_skeleton(
     test: CITestSpec,
     rule: VoteRule,
     present: Presence,
-    fewest: int,
+    min_contributors: int,
 ) -> Generator[Question, FloatVector, VotedSkeleton]:
     """One round per layer, or two where it is counted first who can test which edge.
 
@@ -121,7 +122,7 @@ def voted_skeleton(
         test: The test of every site.
         rule: How votes decide.
         present: How many sites the last sum covers.
-        fewest: How many sites have to be able to test an edge that is voted on; others stay.
+        min_contributors: How many sites must be able to test an edge; other edges stay.
 
     Raises:
         ParameterError: There are too many edges for verdicts.
@@ -139,7 +140,7 @@ def voted_skeleton(
             require(packed.n_edges <= MOST_VERDICTS, TOO_MANY)
             falls = (yield EdgeVerdicts(question, rule.table(n_sites))) > 0
         else:
-            votes, voters = yield from _counted(question, present, fewest)
+            votes, voters = yield from _counted(question, present, min_contributors)
             cast.append(LayerVotes(edges, votes, voters))
             falls = (voters > 0) & (votes < rule.needed(voters))
         dropped = edges[falls & ~constraints.joined[edges[:, 0], edges[:, 1]]]
@@ -151,15 +152,15 @@ def voted_skeleton(
 
 
 def _counted(
-    question: EdgeVotes, present: Presence, fewest: int
+    question: EdgeVotes, present: Presence, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
     """The votes on every edge, and how many sites can test it; 0 where those are too few."""
     if not question.abstain:
         sums = yield question
         return np.rint(sums).astype(np.int64), np.full(len(sums), present.n_sites)
-    sums = yield from sum_with_threshold(question, fewest)
+    sums = yield from sum_with_threshold(question, min_contributors)
     votes, voters = np.split(np.rint(sums).astype(np.int64), 2)
-    voters[voters < fewest] = 0
+    voters[voters < min_contributors] = 0
     return votes, voters
 
 
@@ -196,13 +197,15 @@ def by_maximum(
     return chosen, np.ldexp(peaks - 1.0, -search.grid_bits)
 
 
-def by_scores(
-    search: SeparatorSearch, score: Literal["mean", "vote"], present: Presence, fewest: int
+def by_candidate_scores(
+    search: SeparatorSearch, score: ScoredBy, present: Presence, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
     """Highest mean p or most votes; ties go to the first candidate (section 5)."""
     candidates = search.candidates()
     totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
-    scores = yield from _all_scores(search, score, int(totals.sum()), present, fewest)
+    scores = yield from _candidate_scores(
+        search, score, int(totals.sum()), present, min_contributors
+    )
     index = np.full(search.n_groups, -1, dtype=np.int64)
     support = np.zeros(search.n_groups)
     least = search.test.alpha if score == "mean" else 0.0
@@ -214,12 +217,8 @@ def by_scores(
     return index, support
 
 
-def _all_scores(
-    search: SeparatorSearch,
-    score: Literal["mean", "vote"],
-    total: int,
-    present: Presence,
-    fewest: int,
+def _candidate_scores(
+    search: SeparatorSearch, score: ScoredBy, total: int, present: Presence, min_contributors: int
 ) -> Generator[Question, FloatVector, FloatVector]:
     parts: list[FloatVector] = [np.zeros(0)]
     voters = 0
@@ -227,7 +226,7 @@ def _all_scores(
         count = min(SLICE, total - first)
         question = CandidateScores(search=search, first=first, count=count, score=score)
         # a vote is every site's
-        sums = yield from sum_with_threshold(question, fewest if score == "mean" else 1)
+        sums = yield from sum_with_threshold(question, min_contributors if score == "mean" else 1)
         if score == "mean":
             # Eq. 1 of FedCMFS: sum n_k p_k / sum n_k over the sites whose test is reliable
             weighted, rows = sums[:count], sums[count:]

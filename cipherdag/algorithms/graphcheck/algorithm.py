@@ -187,7 +187,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             n_variables=facts.n_variables,
             max_rows=self.max_rows,
             present=facts.present,
-            fewest=facts.fewest,
+            min_contributors=facts.min_contributors,
             determined=facts.determined,
         )
 

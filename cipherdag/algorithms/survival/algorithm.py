@@ -136,7 +136,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         by = facts.position(self.by) if self.by else -1
         adjust = tuple(map(facts.position, self.adjust))
         columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
-        kinds = columns.read((yield from sum_with_threshold(columns, facts.fewest)))
+        kinds = columns.read((yield from sum_with_threshold(columns, facts.min_contributors)))
         self._check_kinds(kinds, time, event, by)
         rows: dict[str, Any] = {
             "categories": tuple(kinds.categories.tolist()),
@@ -149,7 +149,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         edges = np.array((*self._edges(kinds, time), BEYOND), dtype="<f8").tobytes()
         self._check_model(kinds, adjust)
         question = SurvivalCounts(**rows, edges=edges, by=by)
-        question, sums = yield from compared(question, facts.fewest)
+        question, sums = yield from compared(question, facts.min_contributors)
         outcome = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
         outcome = replace(outcome, all_rows=kinds.rows)
         if not outcome.disclosed.any():
@@ -163,7 +163,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             return outcome
         model = first_step(kinds, adjust, rows, efron=True)
         bins = None if self.site_effect else outcome.edges.astype("<f8").tobytes()
-        return replace(outcome, fitted=(yield from fitted(model, bins, facts.fewest)))
+        return replace(outcome, fitted=(yield from fitted(model, bins, facts.min_contributors)))
 
     def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
         """Curves, tests and ratios, by name."""

@@ -77,27 +77,27 @@ def first_step(
     )
 
 
-def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
+def fitted(first: HazardSteps, edges: bytes | None, min_contributors: int) -> Fitting:
     """Fit a model; two rounds per step, or one where one site alone may answer.
 
     Args:
         first: The question of the first step, whose coefficients are 0.
         edges: Edges of bins, packed, where all sites have one hazard; else None.
-        fewest: How many sites have to tell, and to have rows of any category, and of any two, that
-            one has: a gradient and a Hessian are told of these sites alone.
+        min_contributors: Fewest sites that must contribute, overall and to every category and pair
+            of categories that one has: gradient and Hessian are of these sites alone.
     """
     fit, sites = HazardFit(first.coefficient_array()), 0
     while not fit.finished:
         coefficients = np.ascontiguousarray(fit.proposed, dtype="<f8").tobytes()
         model = msgspec.structs.replace(first, coefficients=coefficients)
         question = model if edges is None else HazardSums(model=model, edges=edges)
-        if fewest <= 1:
+        if min_contributors <= 1:
             sums = yield question
         else:
             counts = np.rint((yield ContributorCounts(question=question)))
-            if few := _few(model, counts, fewest):
+            if few := _few(model, counts, min_contributors):
                 return Fitted(first, None, 0, edges is None, few)
-            sums = yield from open_unsuppressed(question, counts >= fewest)
+            sums = yield from open_unsuppressed(question, counts >= min_contributors)
         sites = int(segments(question.encodings, sums)[-1][0])
         if not sites:
             return Fitted(first, None, 0, edges is None)
@@ -108,20 +108,18 @@ def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
     return Fitted(first, fit, sites, edges is None)
 
 
-def _few(model: HazardSteps, counts: FloatVector, fewest: int) -> tuple[tuple[int, int], ...]:
+def _few(model: HazardSteps, counts: FloatVector, needed: int) -> tuple[tuple[int, int], ...]:
     """The categories that few sites have rows of, or of which and another few have, if sites tell.
 
-    Args:
-        model: The model.
-        counts: How many sites tell, and have rows of each category, and of each two.
-        fewest: How many have to, unless none does.
+    ``counts`` has how many sites tell, and have rows of each category, and of each two; so many as
+    ``needed`` have to, unless none does.
     """
-    if counts[0] < fewest:
+    if counts[0] < needed:
         return ()
     named = model.indicated
     rows = np.zeros((len(named),) * 2)
     rows[np.triu_indices(len(named))] = counts[1:]
-    few = (rows > 0) & (rows < fewest)
+    few = (rows > 0) & (rows < needed)
     alone = few.diagonal().copy()
     # of two the pair is told only where neither is one of few sites by itself
     pairs = few & ~alone & ~alone[:, None]

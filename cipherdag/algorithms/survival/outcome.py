@@ -55,7 +55,7 @@ def round_edges(mean: float, unit: float, bins: int) -> tuple[float, ...]:
     return tuple(float(width * number) for number in range(1, count + 1))
 
 
-def compared(question: SurvivalCounts, fewest: int) -> Comparing:
+def compared(question: SurvivalCounts, min_contributors: int) -> Comparing:
     """The sums of groups, and of the test of those that enough sites contribute to together.
 
     Sites say to which groups they contribute, and then whether they do to all that may be compared,
@@ -64,14 +64,14 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
 
     Args:
         question: The groups, of which none is compared yet.
-        fewest: How many sites have to contribute.
+        min_contributors: How many sites have to contribute.
 
     Returns:
         The question that was asked, and its sums.
     """
     if question.n_groups < FEWEST_GROUPS:
-        return question, (yield from sum_with_threshold(question, fewest))
-    needed = max(fewest, 1)
+        return question, (yield from sum_with_threshold(question, min_contributors))
+    needed = max(min_contributors, 1)
     counts = np.rint((yield ContributorCounts(question=question)))
     left = counts[:-1] >= needed
     while left.sum() >= FEWEST_GROUPS:
@@ -84,7 +84,7 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
         left[np.flatnonzero(smallest)[-1]] = False
     else:
         asked, able = question, counts
-    if fewest <= 1:
+    if min_contributors <= 1:
         return asked, (yield asked)
     return asked, (yield from open_unsuppressed(asked, able >= needed))
 

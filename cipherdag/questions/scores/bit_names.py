@@ -18,9 +18,9 @@ import numpy as np
 from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.questions.encodings import pack_blocks, position_sets
 from cipherdag.questions.question import Bundle, Question, Resampled, tag_of
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.questions.verdicts import EvidenceVerdicts
 
 NAME_BYTES: Final = 16
@@ -54,7 +54,7 @@ def bits_by_pair(question: Question, n_variables: int) -> IndexArray:
 
 def _variables(question: Question) -> list[tuple[IndexArray, int]] | None:
     """Rows of variables, and how many bits are about each row; None where it names none."""
-    if isinstance(question, ScoreBits):
+    if isinstance(question, RaoBits):
         asked = len(question.levels)
         tests = [(rows, asked) for rows in question.question.rows()]
         return [*tests, *((rows, 1) for rows in _first(question.question.rows(), question.able))]
@@ -106,7 +106,7 @@ def _remaining(part: Question, answered: BoolVector) -> list[tuple[Question, Ind
     if isinstance(part, Resampled):
         inner = _remaining(part.question, answered)
         return [(msgspec.structs.replace(part, question=rest), at) for rest, at in inner]
-    if not isinstance(part, ScoreBits):
+    if not isinstance(part, RaoBits):
         return [(part, np.arange(len(answered)))]
     n_tests, levels = part.question.n_tests, len(part.levels)
     asked = ~answered[: levels * n_tests].reshape(levels, n_tests)
@@ -120,7 +120,7 @@ def _remaining(part: Question, answered: BoolVector) -> list[tuple[Question, Ind
 
 
 def _group(
-    part: ScoreBits, tests: IndexArray, pattern: BoolVector
+    part: RaoBits, tests: IndexArray, pattern: BoolVector
 ) -> tuple[Question, IndexArray] | None:
     """Some tests of a question at the levels of a pattern, whose last is whether they are able."""
     if not pattern.any():
@@ -137,7 +137,7 @@ def _group(
     return rest, np.concatenate(positions)
 
 
-def _subset(question: ScoreSums, tests: IndexArray) -> ScoreSums:
+def _subset(question: RaoSums, tests: IndexArray) -> RaoSums:
     """The question about some of its tests, in their order."""
     ends = np.cumsum(question.counts)
     blocks = [
@@ -154,12 +154,12 @@ def _names(question: Question) -> list[bytes]:
     if isinstance(question, Resampled):
         drawn = b"resampled %d %d" % (question.replicate, question.seed)
         return [_name(drawn, name) for name in _names(question.question)]
-    if not isinstance(question, ScoreBits):
+    if not isinstance(question, RaoBits):
         content = msgspec.msgpack.encode(question, order="deterministic")
         whole = blake2b(content, digest_size=NAME_BYTES).digest()
         return [_name(whole, b"%d" % position) for position in range(question.n_values)]
     tests = _tests(question.question)
-    about = b"%b %b" % (tag_of(ScoreBits).encode(), repr(question.question.ordered).encode())
+    about = b"%b %b" % (tag_of(RaoBits).encode(), repr(question.question.ordered).encode())
     at_levels = [_name(about, b"%a" % level) for level in question.levels]
     named = [_name(level, test) for level in at_levels for test in tests]
     return named + [_name(_name(about, ABLE), test) for test in tests[: question.able]]
@@ -169,7 +169,7 @@ def _name(about: bytes, part: bytes) -> bytes:
     return blake2b(part, digest_size=NAME_BYTES, key=about[:64]).digest()
 
 
-def _tests(question: ScoreSums) -> list[bytes]:
+def _tests(question: RaoSums) -> list[bytes]:
     """The variables of every test, whichever of the two comes first, and in whatever order S."""
     tests = []
     for rows in question.rows():

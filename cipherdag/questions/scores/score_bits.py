@@ -25,7 +25,7 @@ from cipherdag.questions.scores.score_sums import (
     MOST_SCORE,
     MOST_SITE_SCORE,
     MOST_VARIANCE,
-    ScoreSums,
+    RaoSums,
 )
 from cipherdag.questions.scores.score_test import (
     form_level,
@@ -47,7 +47,7 @@ LEAST_LEVEL = 1e-12
 """Below it the normal law of a score holds no longer."""
 
 
-class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
+class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     """Asks whether each test rejects independence over all sites; nothing else is opened.
 
     The answer has a bit per level and test, tests fastest; then one more for each of the first
@@ -64,7 +64,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT, Quantity.LEVELS)
 
-    question: ScoreSums
+    question: RaoSums
     levels: tuple[float, ...]
     able: int = 0
 

@@ -4,7 +4,7 @@ Categories are compared within the configurations of S at each site (Cochran, Ma
 Where numbers are among the columns, each site fits its own regression of one of x and y on S, and
 scores the other one (Rao). What differs between sites is a nuisance that stays at each site.
 
-`ScoreBits` asks whether each test says dependent, and opens nothing else; `ScoreSums` alone opens
+`RaoBits` asks whether each test says dependent, and opens nothing else; `RaoSums` alone opens
 the sums.
 
 Source: `cipherdag.questions.scores.score_test`; Rao, Mathematical Proceedings of the Cambridge
@@ -51,8 +51,8 @@ MOST_SITE_SCORE = 8.0
 """A site's own normal score beyond which more changes no verdict."""
 
 
-class Scores(NamedTuple):
-    """The parts of an answer to `ScoreSums`.
+class RaoScores(NamedTuple):
+    """The parts of an answer to `RaoSums`.
 
     Attributes:
         scores: U of every component, shape (K,).
@@ -71,7 +71,7 @@ class Scores(NamedTuple):
     rows: FloatVector
 
 
-class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
+class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     """Scores of tests of x and y given S, and moments of their squares, within each site.
 
     Where all columns of a test are categories, a component is a cell: of the site's n rows of a
@@ -225,17 +225,17 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         of_scores = np.repeat(tests, self.sizes)
         return np.concatenate([of_scores, tests, tests[self.several], sites, tests, sites])
 
-    def read(self, answer: FloatVector) -> Scores:
+    def read(self, answer: FloatVector) -> RaoScores:
         """An answer, or a sum of answers, by segment."""
         scores, means, spreads, site_scores, contributed = segments(self.encodings, answer)
         rows, sites = np.split(contributed, 2)
-        return Scores(scores, means, spreads, site_scores, sites, rows)
+        return RaoScores(scores, means, spreads, site_scores, sites, rows)
 
-    def pack(self, scores: Scores) -> FloatVector:
+    def pack(self, scores: RaoScores) -> FloatVector:
         """Inverse of `read`."""
         return np.concatenate([*scores[:4], scores.rows, scores.sites])
 
-    def spreads(self, scores: Scores) -> FloatVector:
+    def spreads(self, scores: RaoScores) -> FloatVector:
         """F of every test, shape (B,): a where there is one component."""
         spreads = scores.means.copy()
         spreads[self.several] = scores.spreads

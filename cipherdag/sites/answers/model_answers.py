@@ -12,7 +12,7 @@ from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, Sur
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.models.design import Expansion
@@ -52,8 +52,8 @@ def _check_models(models: tuple[Regression, ...], view: SiteView) -> None:
         view.check_tables(view.withheld(block))
 
 
-@answers(ScoreSums)
-def scores(question: ScoreSums, view: SiteView) -> FloatVector:
+@answers(RaoSums)
+def scores(question: RaoSums, view: SiteView) -> FloatVector:
     """Scores and their null variances."""
     view.spend(question.n_tests)
     site_scores = view.remember(

@@ -125,7 +125,7 @@ class Policy:
     parameters: frozenset[str] = frozenset()
     purposes: frozenset[str] = frozenset()
     max_runs: int = 50
-    max_bits_per_pair: int = 20_000
+    max_bits_per_pair: int = 200_000
 
     def __post_init__(self) -> None:
         for item in fields(self):

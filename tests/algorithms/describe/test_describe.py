@@ -155,7 +155,7 @@ def opened(data, schema):
     """Kinds and marks that the coordinator opens, and the columns by name."""
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     answers = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
-    facts = Facts(len(schema.names), len(answers), fewest=3)
+    facts = Facts(len(schema.names), len(answers), min_contributors=3)
     outcome, asked = drive(Describe().ask(facts), answers)
     (columns,) = (
         own for own in asked if isinstance(own, Suppressed) and isinstance(own.question, Columns)
@@ -430,7 +430,7 @@ def test_what_is_said_ends_in_one_mark_and_missing_may_be_left_out():
 # the arithmetic
 
 
-def test_quantiles_between_marks_are_those_of_a_piecewise_uniform_distribution():
+def test_quantiles_between_marks_are_interpolated_uniformly():
     marks, up_to = np.array([0.0, 8.0, 16.0]), np.array([10.0, 60.0, 100.0])
     assert quantiles_of(marks, up_to, 100.0, (0.1, 0.35, 0.6, 0.8, 1.0)) == (
         None, 4.0, 8.0, 12.0, 16.0,

@@ -170,7 +170,7 @@ def test_a_constant_of_every_site_is_an_indicator_of_every_site(treatment):
 
 @pytest.mark.parametrize("estimator", [*ARMS, "linear", "standardise"])
 @pytest.mark.parametrize("outcome", ["cost", "well"])
-def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator, outcome):
+def test_the_scatter_between_sites_is_that_of_their_estimates(estimator, outcome):
     data = hospitals(patients(n=2400, arms=3))
     own = {"treatment": "drug", "outcome": outcome, "adjust": "sex", "reference": 2}
     effect, federation = Effect(**own, estimator=estimator), federated(data, least=0)
@@ -238,7 +238,7 @@ def test_standardising_is_a_saturated_regression_within_sites(outcome, arms):
     assert own.contrasts[0].error == pytest.approx(expected, rel=1e-6)
 
 
-def test_rows_in_strata_where_their_site_lacks_an_arm_are_left_out_and_said():
+def test_strata_that_lack_an_arm_at_a_site_are_left_out_and_named():
     data = hospitals(patients(n=6000))
     data["site-0"] = data["site-0"][data["site-0"]["stage"] != "c"]
     west = data["site-1"]
@@ -255,7 +255,7 @@ def test_rows_in_strata_where_their_site_lacks_an_arm_are_left_out_and_said():
     assert f"{1 - len(left) / len(whole):.0%} of the rows are in strata" in warned
 
 
-def test_a_site_that_lacks_an_arm_is_named_as_a_cause_and_can_be_left_out():
+def test_a_site_without_an_arm_is_named_and_can_be_left_out():
     data = hospitals(patients(n=6000), sites=4)
     data["site-0"] = data["site-0"][data["site-0"]["drug"] == "one"]
     own = {"treatment": "drug", "outcome": "cost", "adjust": "sex"}
@@ -360,7 +360,7 @@ def test_a_query_says_what_to_adjust_for():
     assert by_query.finding.sets[0].adjust == ("age", "sex", "stage")
 
 
-def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds():
+def test_every_set_of_a_graph_is_estimated_in_the_same_rounds():
     graph = CausalGraph.from_edges(
         ["age", "drug", "cost"],
         directed=[("age", "drug"), ("drug", "cost"), ("age", "cost")],
@@ -478,7 +478,7 @@ def test_variables_that_say_the_same_change_nothing_but_a_warning():
     assert any("unless two variables say the same" in said for said in twice.report.warnings)
 
 
-def test_a_number_that_follows_from_the_others_has_no_effect_of_its_own():
+def test_a_number_that_follows_from_the_others_has_no_effect():
     rows = patients().copy()
     rows["months"] = rows["age"] * 12.0
     with pytest.raises(DataError, match="a linear combination of what is adjusted for"):
@@ -556,7 +556,7 @@ def test_between_the_count_and_the_models_no_site_may_leave():
 def _leaving(effect):
     federation = federated(hospitals(patients(n=3000), 4))
     sites = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
-    facts = Facts(6, 4, names=federation.sites[0].table.names, fewest=3)
+    facts = Facts(6, 4, names=federation.sites[0].table.names, min_contributors=3)
     asking = effect.ask(facts)
     question = next(asking)
     for number in range(9):
@@ -682,7 +682,7 @@ def test_no_sum_of_a_run_tells_who_misses_a_value_by_another_run_s():
     counts = []
     for adjust in ("age", "sex", ""):
         own = Effect(treatment="drug", outcome="cost", adjust=adjust)
-        (found,) = drive(own.ask(Facts(6, 3, names=names, fewest=3)), sites)[0].effects
+        (found,) = drive(own.ask(Facts(6, 3, names=names, min_contributors=3)), sites)[0].effects
         counts.append([one.rows for one in found.means])
     assert counts[1:] == counts[:-1]
     assert sum(counts[0]) == len(rows) - 1
@@ -705,7 +705,7 @@ def test_a_treatment_that_is_adjusted_for_is_refused_with_a_hint():
         estimated(patients(), treatment="drug", outcome="cost", adjust="drug,age")
 
 
-def test_the_sets_of_several_graphs_are_each_estimated_and_the_range_spans_all():
+def test_the_range_spans_the_sets_of_several_graphs():
     names = ["age", "sex", "drug", "cost"]
     shared = [("age", "drug"), ("age", "cost"), ("drug", "cost")]
     graphs = [

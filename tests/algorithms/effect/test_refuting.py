@@ -314,7 +314,7 @@ def one(estimate, error, arm=1):
     )  # fmt: skip
 
 
-def test_placebos_and_parts_are_no_more_often_extreme_than_chance_makes_them():
+def test_placebos_and_parts_are_extreme_as_often_as_by_chance():
     placebos, parts = [], []
     for seed in range(60):
         federation, sites = sites_of(patients(400, seed + 10), 0)
@@ -345,7 +345,7 @@ def test_sites_that_confound_are_found_by_the_placebo():
     assert not any("placebo" in said for said in apart.report.warnings)
 
 
-def test_few_rows_that_decide_an_estimate_are_found_by_leaving_them_out():
+def test_few_rows_that_decide_an_estimate_are_found():
     parts = [one(3.0, 1.0), one(3.1, 1.0), one(2.9, 1.0), one(3.0, 1.0)]
     assert left_out_p_value([*parts, one(-4.0, 1.0)], 1.0) < 1e-6
     assert left_out_p_value([*parts, one(3.05, 1.0)], 1.0) > 0.9
@@ -392,13 +392,13 @@ def sites_of(rows, least):
 
 
 def asked_of(federation, sites, **own):
-    names, fewest = federation.sites[0].table.names, 3
-    facts = Facts(len(names), len(sites), names=names, fewest=fewest)
+    names, min_contributors = federation.sites[0].table.names, 3
+    facts = Facts(len(names), len(sites), names=names, min_contributors=min_contributors)
     outcome, asked = drive(Asking(**own).ask(facts), sites)
     return outcome, [part for whole in asked for part in whole.parts]
 
 
-def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
+def test_no_change_counts_propensities_or_asks_one_site_s_estimate():
     federation, sites = sites_of(patients(), 5)
     _, asked = asked_of(federation, sites, **OWN, refute=True)
     inner = [getattr(own, "question", own) for own in asked]
@@ -410,7 +410,7 @@ def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
     assert {type(own.stage) for own in counted} == {Contribution, PerSite, Missing}
 
 
-def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every_value():
+def test_the_fold_of_a_row_repeats_itself_and_depends_on_all_values():
     rows = patients()
     (own, blur), *_ = drawn(federated(three(rows)))
     assert (
@@ -493,7 +493,7 @@ def test_parts_are_left_out_where_a_site_has_few_rows_of_one():
     assert any(own.refutation == "placebo" for own in opened)
 
 
-def test_where_fewer_sites_tell_of_a_change_than_of_the_effect_it_is_not_told():
+def test_a_refutation_of_fewer_sites_than_the_effect_is_withheld():
     """Else the sums of all parts, less those of the rows, would be of the site between."""
     data = three(patients(2400), 5)
     few = data["site-0"].head(260)  # enough for the table, too few for every part of it
@@ -510,11 +510,11 @@ def test_where_fewer_sites_tell_of_a_change_than_of_the_effect_it_is_not_told():
         assert "a fifth of the rows left out: 4 of 5 sites" in "\n".join(found.lines())
 
 
-def test_nothing_is_asked_of_changes_where_nothing_is_told_of_the_rows():
+def test_no_change_is_asked_for_where_the_rows_are_not_disclosed():
     rows = patients(300).assign(drug="none")
     rows.iloc[:9, rows.columns.get_loc("drug")] = "one"
     federation, sites = sites_of(rows, 11)
-    facts = Facts(5, 3, names=federation.sites[0].table.names, fewest=3)
+    facts = Facts(5, 3, names=federation.sites[0].table.names, min_contributors=3)
     asking = Asking(**OWN, refute=True).ask(facts)
     with pytest.raises(DataError, match="min_cell_size"):
         drive(asking, sites)

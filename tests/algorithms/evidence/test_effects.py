@@ -50,7 +50,7 @@ def partial(frame, x, y, given):
 
 
 @pytest.mark.parametrize("kind", ["pooled", "stratified", "glm"])
-def test_numbers_have_the_partial_correlation_of_the_test_that_is_named(kind):
+def test_numbers_have_the_partial_correlation_of_the_named_test(kind):
     frame = numbers()
     result = run(frame, evidence=kind)
     assert len(result.finding.evidence.edges) == 3
@@ -239,7 +239,7 @@ def test_an_arrow_of_one_replicate_in_twenty_is_none_of_the_consensus():
     assert EdgeConfidence(20, {"-->": 10, "<--": 10}).consensus(0.5) == "---"
 
 
-def test_an_odds_ratio_per_unit_is_told_of_so_many_units_that_it_can_be_read():
+def test_an_odds_ratio_is_per_so_many_units_that_it_can_be_read():
     """Body mass in grams: per gram it was "1 (1 to 1)" at p 2.8e-6."""
     told = per_units(0.0012, 0.0002)
     assert told.measure == "odds ratio per 100 units"

@@ -37,7 +37,7 @@ def asked(queries, sites):
 
 
 @pytest.mark.parametrize("n_sites", [3, 15])
-def test_ten_thousand_protected_table_tests_are_the_centralised_ones_to_the_last_bit(n_sites):
+def test_protected_table_tests_are_the_centralised_ones_bit_for_bit(n_sites):
     rng = np.random.default_rng(n_sites)
     codes = discrete_codes(rng, 1500, [2, 3, 2, 4, 3, 2, 5, 2, 3, 2, 2, 3])
     frame = pd.DataFrame(codes, columns=[f"v{k:02d}" for k in range(12)])
@@ -52,7 +52,7 @@ def test_ten_thousand_protected_table_tests_are_the_centralised_ones_to_the_last
 
 
 @pytest.mark.parametrize("n_sites", [3, 15])
-def test_ten_thousand_protected_gaussian_tests_are_the_centralised_ones(n_sites):
+def test_protected_gaussian_tests_are_the_centralised_ones(n_sites):
     rng = np.random.default_rng(n_sites)
     values = gaussian_values(rng, 2000, 14)
     frame = pd.DataFrame(values, columns=[f"v{k:02d}" for k in range(14)])
@@ -144,7 +144,7 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_strata():
         assert (same | (own == other) | (np.isnan(own) & np.isnan(other))).all()
 
 
-def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
+def test_skipping_the_question_of_small_counts_is_refused():
     rng = np.random.default_rng(8)
     site = discrete_site(discrete_codes(rng, 100, [2, 4, 4]), (2, 4, 4), min_cell_size=11)
     counts, members = pack_blocks([np.zeros((0, 1)), np.zeros((0, 2)), np.array([[0, 1, 2]])])
@@ -156,7 +156,7 @@ def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
         SiteView(None, None, (2, 4, 4)).answer(question)
 
 
-def test_moments_of_a_site_with_fewer_rows_than_its_smallest_count_are_refused():
+def test_moments_of_fewer_rows_than_the_smallest_count_are_refused():
     values = gaussian_values(np.random.default_rng(0), 8, 3)
     sites = [gaussian_site(values), gaussian_site(values, min_cell_size=11)]
     with pytest.raises(PolicyRefusedError, match="min_cell_size"):
@@ -178,7 +178,7 @@ def test_tables_above_the_declared_size_fall_back_and_are_counted():
     assert max(largest) == 27
 
 
-def test_missing_values_of_continuous_columns_fall_back_to_tests_within_sites():
+def test_missing_numbers_fall_back_to_tests_stratified_by_site():
     rng = np.random.default_rng(4)
     values = gaussian_values(rng, 400, 4)
     values[rng.random(400) < 0.1, 2] = np.nan
@@ -195,7 +195,7 @@ def test_missing_values_of_continuous_columns_fall_back_to_tests_within_sites():
     assert queries.n_tests_by_method["incomplete: within sites"] > 0
 
 
-def test_numbers_that_are_small_counts_are_tested_within_sites_and_no_site_sums_them():
+def test_numbers_of_small_counts_are_tested_by_site_and_not_summed():
     rng = np.random.default_rng(6)
     values = gaussian_values(rng, 400, 4)
     values[:, 1] = rng.random(400) < 0.02

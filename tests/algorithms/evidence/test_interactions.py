@@ -32,7 +32,7 @@ def p_values(data, tests, categories, **settings):
     return queries.found
 
 
-def test_noisy_copies_of_a_difference_are_independent_given_both_only_with_interactions():
+def test_noisy_copies_are_independent_only_with_interactions():
     found = {False: [], True: []}
     for seed in range(60):
         data = copies_of_a_difference(seed)
@@ -82,7 +82,7 @@ def by_statsmodels(data, response, given, other, categories):
 
 
 @pytest.mark.parametrize("row", [(0, 1, 2, 3), (4, 0, 2, 3), (2, 3, 1, 0), (0, 4, 1, 2)])
-def test_statsmodels_with_a_cell_for_every_combination_gives_the_same_p_values(row):
+def test_a_cell_for_every_combination_gives_statsmodels_p_values(row):
     categories = (0, 2, 3, 2, 0)
     rng = np.random.default_rng(sum(row))
     data = np.column_stack(
@@ -99,7 +99,7 @@ def test_statsmodels_with_a_cell_for_every_combination_gives_the_same_p_values(r
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-10)
 
 
-def test_a_site_whose_cells_are_small_falls_back_with_interactions_too():
+def test_a_site_with_small_cells_falls_back_with_interactions():
     data = copies_of_a_difference(3, 600, share=0.3)
     frame = pd.DataFrame(data.astype(int), columns=["s1", "s2", "x", "y"])
     federation = Federation.split(frame, 3, device="cpu", policy=ALL_KINDS)

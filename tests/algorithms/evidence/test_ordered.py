@@ -96,7 +96,7 @@ def reference(data, row):
 
 
 @pytest.mark.parametrize(("seed", "missing"), [(0, 0.0), (1, 0.05), (2, 0.0)])
-def test_statsmodels_on_the_pooled_rows_gives_the_same_ratios_and_p_values(seed, missing):
+def test_ratios_and_p_values_are_those_of_statsmodels_on_all_rows(seed, missing):
     rng = np.random.default_rng(seed)
     data = graded_data(rng, 700, missing)
     tests = [PAIRS, *random_tests(5, [0, 8, 6], rng)[1:]]
@@ -122,7 +122,7 @@ def test_the_order_leaves_fewer_degrees_of_freedom():
     assert 0.0 < with_order < without
 
 
-def test_p_values_are_uniform_where_the_model_holds_and_nothing_depends():
+def test_p_values_are_uniform_under_the_model_without_dependence():
     rng = np.random.default_rng(11)
     found = []
     for _ in range(250):

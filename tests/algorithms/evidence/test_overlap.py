@@ -44,7 +44,7 @@ def by_scipy(frames, test):
     return stats.combine_pvalues(own, method="fisher").pvalue
 
 
-def test_p_values_of_numbers_are_those_of_the_sites_that_have_all_of_a_test():
+def test_p_values_of_numbers_are_of_the_sites_with_all_variables():
     rng = np.random.default_rng(3)
     frames, tests = sites_of(rng), some_tests(rng)
     found, n_tests_by_method = p_values(simulated(frames), FedPC(evidence="fisher"), tests)
@@ -56,7 +56,7 @@ def test_p_values_of_numbers_are_those_of_the_sites_that_have_all_of_a_test():
             assert own == pytest.approx(by_scipy(having(frames, test), test), abs=1e-6)
 
 
-def test_p_values_of_tables_are_those_of_the_sites_that_have_all_of_a_test():
+def test_p_values_of_tables_are_of_the_sites_with_all_variables():
     rng = np.random.default_rng(4)
     frames = sites_of(rng, discrete=range(12), rows=(400, 500))
     tests = [t for t in some_tests(rng) if len(t) < 4]
@@ -109,7 +109,7 @@ def test_every_kind_gives_what_a_run_over_these_sites_alone_gives(kind, columns)
 @pytest.mark.parametrize(
     ("kind", "cut"), [("fisher", "numbers"), *(("stratified", own) for own in CUT)]
 )
-def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test(kind, cut):
+def test_bits_are_those_of_the_sites_with_all_variables(kind, cut):
     rng = np.random.default_rng(12)
     rows = (150, 260) if cut == "numbers" else (400, 500)
     frames, tests = sites_of(rng, discrete=CUT[cut], rows=rows), some_tests(rng)
@@ -125,7 +125,7 @@ def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test
 
 
 @pytest.mark.parametrize("algorithm", [FedPC, FedFCI])
-def test_a_run_by_verdicts_over_what_sites_measured_learns_the_graph_of_sums(algorithm):
+def test_a_run_by_bits_over_partial_columns_learns_the_graph_of_sums(algorithm):
     federation = simulated(sites_of(np.random.default_rng(3)))
     opened, closed = (federation.run(algorithm(reveal=own), seed=0) for own in ("sums", "bits"))
     pairs = [
@@ -144,7 +144,7 @@ def test_evidence_that_needs_all_of_every_site_is_refused_by_name(algorithm, kin
         federation.run(algorithm(evidence=kind))
 
 
-def test_choices_that_would_take_untested_edges_for_granted_are_refused():
+def test_choices_that_take_untested_edges_for_granted_are_refused():
     federation = simulated(sites_of(np.random.default_rng(6)))
     for algorithm in (
         FedFCI(search="rfci"),
@@ -159,7 +159,7 @@ def test_choices_that_would_take_untested_edges_for_granted_are_refused():
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_an_algorithm_refuses_sites_that_lack_variables_unless_it_takes_them(name):
+def test_sites_that_lack_variables_are_refused_by_most_algorithms(name):
     own = algorithm_class(name)
     check, bare = own.check_measured, object.__new__(own)
     check_everywhere = Algorithm.check_measured

@@ -137,7 +137,7 @@ def steps(models, **changes):
     return fields | changes
 
 
-def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
+def test_skipping_the_question_of_small_counts_is_refused():
     rng = np.random.default_rng(0)
     data = np.column_stack([np.arange(60) % 2, np.arange(60) % 3, rng.standard_normal(60)])
     question = RegressionSteps(**steps([Regression(0, (1,))]))
@@ -175,7 +175,7 @@ def test_hostile_models_do_not_decode(change):
         msgspec.msgpack.decode(encode(tagged | change), type=RegressionSteps)
 
 
-def test_a_model_with_too_many_coefficients_is_not_fitted_and_said_to_be_none():
+def test_a_model_of_too_many_coefficients_is_not_fitted_and_named():
     rng = np.random.default_rng(3)
     categories = tuple(f"c{k:02d}" for k in range(66))
     codes = rng.integers(0, 66, (600, 2))

@@ -56,14 +56,18 @@ def about(categories, *blocks, origins=None, units=None):
     )
 
 
-def compared(sites, *, fewest=1, n_variables=None):
+def compared(sites, *, min_contributors=1, n_variables=None):
     """What is found of all variables, and the questions it takes."""
     n_variables = n_variables or sites[0].n_variables
 
     def asking():
         columns = Columns(n_variables=n_variables, max_rows=MAX_ROWS)
         kinds = columns.read((yield columns))
-        return (yield from marginal_differences(kinds, fewest=fewest, max_rows=MAX_ROWS))
+        return (
+            yield from marginal_differences(
+                kinds, min_contributors=min_contributors, max_rows=MAX_ROWS
+            )
+        )
 
     found, asked = drive(asking(), sites)
     return found, asked[1:]
@@ -119,7 +123,7 @@ def test_neither_the_order_of_sites_nor_that_of_categories_matters(seed):
 
 
 @pytest.mark.usefixtures("unblurred")
-def test_it_agrees_with_the_chi_square_of_site_by_category_on_many_rows():
+def test_on_many_rows_it_agrees_with_chi_square_of_site_by_category():
     rng = np.random.default_rng(3)
     for _ in range(60):
         shares = [rng.uniform(0.45, 0.55) for _ in range(4)]
@@ -163,7 +167,7 @@ SKEWED = [0.6, 0.2, 0.1, 0.05, 0.02, 0.015, 0.01, 0.005]
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("n_sites", [3, 12])
-def test_sites_that_are_alike_are_not_told_apart_more_often_than_the_level(world, n_sites):
+def test_equal_sites_are_said_to_differ_no_more_often_than_the_level(world, n_sites):
     rng = np.random.default_rng(n_sites)
     found = []
     for _ in range(4):
@@ -222,7 +226,7 @@ def test_no_counts_of_the_sites_follow_from_sums_of_blurred_angles(blurred, monk
     assert found == 60 if not blurred else found <= 6
 
 
-def test_asking_again_tells_no_more_and_other_rows_are_blurred_otherwise():
+def test_asking_again_has_the_same_noise_and_other_rows_have_other():
     rng = np.random.default_rng(15)
     values = rng.standard_normal((60, 2))
     question = about((0, 0), [[0]])
@@ -322,7 +326,7 @@ def test_what_too_few_sites_have_is_never_opened():
     for own in values[:2]:
         own[8:, 2] = np.nan
     sites = [gaussian_site(own, min_cell_size=11) for own in values]
-    found, (counting, opening) = compared(sites, fewest=3)
+    found, (counting, opening) = compared(sites, min_contributors=3)
     assert isinstance(counting, ContributorCounts)
     assert isinstance(opening, Suppressed)
     assert plain_sum(counting, sites).tolist() == [4.0, 2.0, 1.0]
@@ -381,7 +385,7 @@ def test_other_names_of_categories_take_no_blur_away():
     assert more[0] + more[1] == pytest.approx(802 * np.pi / 2, abs=1e-6)
 
 
-def test_a_site_that_restricts_small_counts_tells_nothing_of_configurations():
+def test_a_site_that_restricts_small_counts_discloses_no_strata():
     """The weights of strata are counts of rows, exactly: a pooled table of the neighbours."""
     codes = np.random.default_rng(1).integers(0, 2, (200, 3))
     question = about((2, 2, 2), [[0]], [[0, 1]], [[0, 1, 2]])
@@ -401,7 +405,7 @@ def test_what_a_neighbour_explains_no_longer_differs_given_it():
             cause = (rng.random(800) < prevalence).astype(int)
             effect = (rng.random(800) < 0.15 + 0.6 * cause).astype(int)
             sites.append(discrete_site(np.column_stack([cause, effect]), (2, 2)))
-        bounds = {"fewest": 3, "max_rows": MAX_ROWS}
+        bounds = {"min_contributors": 3, "max_rows": MAX_ROWS}
         joined = np.array([[False, True], [True, False]])
 
         def asking(bounds=bounds, joined=joined):
@@ -472,7 +476,7 @@ def test_where_nothing_differs_the_table_says_so():
 
 @pytest.mark.parametrize("kind", ["vote", "fisher", "weighted_p"])
 def test_evidence_that_asks_for_no_columns_compares_none(kind):
-    facts = Facts(3, 3, fewest=2)
+    facts = Facts(3, 3, min_contributors=2)
     rng = np.random.default_rng(0)
     sites = [gaussian_site(rng.standard_normal((80, 3))) for _ in range(3)]
     outcome, asked = drive(FedPC(evidence=kind).ask(facts), sites)

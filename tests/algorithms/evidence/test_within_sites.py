@@ -28,7 +28,7 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.scores.score_bits import ScoreBits
+from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 
@@ -42,10 +42,10 @@ def mixed_site(rows, categories):
     return SiteView(codes, values, tuple(categories))
 
 
-def asking(tests, sites, *, bits, alpha=ALPHA, fewest=1, **more):
+def asking(tests, sites, *, bits, alpha=ALPHA, min_contributors=1, **more):
     own = EvidenceSettings(
         spec=CITestSpec(alpha=alpha), n_variables=sites[0].n_variables, max_rows=1 << 14,
-        present=Presence(len(sites)), fewest=fewest, **more,
+        present=Presence(len(sites)), min_contributors=min_contributors, **more,
     )  # fmt: skip
     source = yield from EVIDENCE["stratified"].source(own, closed=bits)
     found = yield from source.p_values(tests)
@@ -62,7 +62,7 @@ def found(sites, tests, *, bits=False, **more):
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 5))
-def test_the_p_value_is_that_of_all_sites_rows_in_one_stratified_table(seed, n_sites):
+def test_the_p_value_is_that_of_one_stratified_table_of_all_rows(seed, n_sites):
     """Mantel and Haenszel's statistic over sites and configurations; sites' own tests beside."""
     rng = np.random.default_rng(seed)
     strata = rng.integers(3, 40, (n_sites, 2, 2, 2))
@@ -111,7 +111,7 @@ def test_differences_between_sites_are_no_evidence():
     assert (np.array(pooled) < 0.05).mean() > 0.3
 
 
-def test_numbers_of_other_means_and_units_at_every_site_give_the_same_p_values():
+def test_means_and_units_of_a_site_do_not_change_the_p_values():
     rng = np.random.default_rng(9)
     values = gaussian_values(rng, 900, 4)
     shifted = values + np.repeat(rng.normal(0, 5, (3, 4)), 300, axis=0)
@@ -139,7 +139,7 @@ def test_two_rare_categories_are_independent_unless_they_meet(together, independ
     assert (p_value > ALPHA) == independent
 
 
-def test_tables_nearer_to_independence_than_chance_has_it_are_no_dependence():
+def test_tables_too_near_to_independence_show_no_dependence():
     rows = np.column_stack([np.repeat([0, 1], 100), np.tile([0, 1], 100)])
     sites = [discrete_site(rows, (2, 2)) for _ in range(12)]
     for bits in (False, True):
@@ -178,7 +178,7 @@ def test_bits_are_whether_the_p_values_of_sums_are_up_to_alpha(kind, alpha):
     clear = np.abs(np.log(p_values / alpha)) > 0.5
     assert clear.mean() > 0.8
     np.testing.assert_array_equal(bits[clear], (p_values > alpha)[clear])
-    assert {type(own) for own in asked} <= {Columns, ScoreBits}
+    assert {type(own) for own in asked} <= {Columns, RaoBits}
     assert (
         dict(source.n_tests_by_method)
         == dict(opened.n_tests_by_method)
@@ -242,8 +242,8 @@ def test_a_test_of_one_informative_site_is_done_by_bits():
     codes = np.zeros((4, 300, 2), dtype=np.int64)
     codes[0] = rng.integers(0, 2, (300, 1))
     sites = [discrete_site(own, (2, 2)) for own in codes]
-    assert found(sites, [np.array([[0, 1]])], bits=True, fewest=3)[0].tolist() == [0.0]
-    assert found(sites, [np.array([[0, 1]])], fewest=3)[0].tolist() == [1.0]
+    assert found(sites, [np.array([[0, 1]])], bits=True, min_contributors=3)[0].tolist() == [0.0]
+    assert found(sites, [np.array([[0, 1]])], min_contributors=3)[0].tolist() == [1.0]
 
 
 @pytest.mark.parametrize(("n_sites", "rows"), [(5, 40), (40, 50), (100, 400)])
@@ -275,7 +275,7 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
         own[:, 4] = own[:, 0]
     sites = [discrete_site(own, (2,) * 5) for own in parts]
     tests = [np.array([[0, 1], [0, 3]]), np.array([[0, 1, 2], [0, 1, 3], [0, 3, 2], [0, 1, 4]])]
-    p_values, source, asked = found(sites, tests, fewest=3)
+    p_values, source, asked = found(sites, tests, min_contributors=3)
     (opened,) = [own for own in asked if isinstance(own, Suppressed)]
     (counted,) = [own for own in asked if isinstance(own, ContributorCounts)]
     able = sum(site.answer(counted) for site in sites)
@@ -296,7 +296,7 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     undone = source.skipped_tests(np.array([[0, 1, 4], [3, 0, 2], [0, 3, 2], [0, 1, 3]]))
     assert undone.tolist() == [False, True, True, False]
     assert source.untestable_pairs().tolist() == [[0, 3]]
-    fewer = found(sites, tests, fewest=2)[0]
+    fewer = found(sites, tests, min_contributors=2)[0]
     assert np.isnan(fewer).tolist() == [False] * 5 + [True]
 
 
@@ -536,7 +536,7 @@ def linear_rows():
         (linear_rows, {("a", "c"), ("b", "c"), ("c", "e")}),
     ],
 )
-def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, arrows):
+def test_a_large_sample_gives_the_true_graph_by_bits_and_by_sums(rows, arrows):
     federation = Federation.split(rows(), 4, seed=0, device="cpu")
     bits = federation.run(FedPC(reveal="bits", alpha=1e-4))
     sums = federation.run(FedPC(reveal="sums", alpha=1e-4))

@@ -62,7 +62,7 @@ def sets_of(asked, kind):
     ]
 
 
-def test_categories_score_the_same_to_the_last_bit_however_rows_are_split():
+def test_scores_of_categories_have_the_same_bits_however_split():
     (first, asked), *others = [learn(POOLED, patients(), sites) for sites in (1, 3, 10, 15)]
     for other, questions in others:
         assert other.curve == first.curve
@@ -77,7 +77,7 @@ def test_numbers_give_the_same_graph_however_rows_are_split():
     assert all(len(asked) == 2 for _, asked in outcomes)
 
 
-def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_which_way():
+def test_a_result_says_how_many_sets_were_scored_by_which_method():
     federation = Federation.split(patients(), 10, seed=2)
     assert federation.sites[0].policy.min_cell_size == 11
     found = federation.run(SUMS)
@@ -122,7 +122,7 @@ def test_a_budget_of_values_is_honoured():
 
 
 @pytest.mark.parametrize("algorithm", [SUMS, POOLED])
-def test_where_counts_are_restricted_the_sites_score_and_no_table_opens(algorithm):
+def test_where_counts_are_restricted_sites_score_and_no_table_opens(algorithm):
     outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
     assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
     assert not sets_of(asked, "Tables")
@@ -274,7 +274,7 @@ def test_knowledge_is_kept_and_directs():
         federation.run(FedBOSS(knowledge=Knowledge(required=(("a", "z"),))))
 
 
-def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
+def test_the_report_has_scores_of_starts_and_worth_of_edges():
     result = Federation.split(numbers(), 3, seed=0).run(FedBOSS(scoring=Scoring(restarts=4)))
     # the first start, and three times as many restarts that gain nothing, as variables are few
     assert len(result.finding.details["score_curve"]) == 1 + 3 * 4

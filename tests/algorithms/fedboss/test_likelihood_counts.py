@@ -114,7 +114,7 @@ def test_exact_sums_have_one_solution_which_is_every_sites_counts():
         assert fitting(total[column], 1e-9).tolist() == [TRUE[:, column].tolist()]
 
 
-def test_what_is_opened_fits_thousands_of_counts_and_the_nearest_are_not_the_true_ones():
+def test_opened_numbers_fit_thousands_of_counts_and_mislead():
     assert (TRUE[:, RARE] < 11).all()
     total = opened(SITES, 11)
     for column in (0, 1, 3):
@@ -180,7 +180,7 @@ def test_different_sets_and_sites_are_moved_by_different_numbers():
     assert np.abs(moved).max() > 0.9 * LOGLIK_NOISE_NATS
 
 
-def test_rows_drawn_for_a_replicate_are_moved_as_the_rows_and_once_more():
+def test_rows_of_a_replicate_are_perturbed_twice():
     codes = site(400, 9, rare=0.2)
     whole = pooled(codes)
     of_rows = whole.answer(asked(SINGLES)) - exact(codes)
@@ -196,7 +196,7 @@ def test_rows_drawn_for_a_replicate_are_moved_as_the_rows_and_once_more():
     assert np.abs(beside.mean(axis=0)).max() < 4 * np.sqrt(LOGLIK_NOISE_NATS**2 / 3 / 60)
 
 
-def test_what_is_rare_among_the_rows_is_rare_among_those_drawn_from_them():
+def test_a_category_rare_among_rows_is_rare_among_drawn_rows():
     codes = site(400, 9, rare=0.0)
     codes[:10, RARE] = 1
     drawn = np.repeat(codes, 2, axis=0)

@@ -46,8 +46,10 @@ def concluded(outcome):
     return told, outcome.untested
 
 
-def both(tests, evidence, labels=LABELS, fewest=3, **choices):
-    facts = Facts(tests[0].n_variables, len(tests), labels=labels, fewest=fewest)
+def both(tests, evidence, labels=LABELS, min_contributors=3, **choices):
+    facts = Facts(
+        tests[0].n_variables, len(tests), labels=labels, min_contributors=min_contributors
+    )
     runs = []
     for reveal in ("sums", "bits"):
         algorithm = FedCMFS(k1=50, k2=50, evidence=evidence, reveal=reveal, **choices)
@@ -73,7 +75,7 @@ def test_by_either_retrieval(evidence, retrieval):
 
 
 @pytest.mark.parametrize("evidence", CLOSED)
-def test_a_column_that_no_site_can_test_is_untested_and_one_of_few_sites_is_a_feature(evidence):
+def test_an_untestable_column_is_untested_and_one_of_few_sites_stays(evidence):
     rng = np.random.default_rng(11)
     codes = discrete_table(rng, n=8, rows=3000)
     parts = np.array_split(codes, 4)
@@ -85,7 +87,7 @@ def test_a_column_that_no_site_can_test_is_untested_and_one_of_few_sites_is_a_fe
     assert opened.untested == (5, 6)
     # where nothing but bits is opened, two sites are enough, and one is
     assert closed.untested == (6,)
-    (opened, _), _ = both(tests, evidence, labels=(0,), fewest=1)
+    (opened, _), _ = both(tests, evidence, labels=(0,), min_contributors=1)
     assert concluded(opened) == concluded(closed)
 
 
@@ -112,7 +114,7 @@ def test_its_result_has_the_features_of_sums_and_no_number(kind, evidence, tmp_p
     assert Run.load(closed.save(tmp_path / "out")).finding.features == closed.finding.features
 
 
-def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():
+def test_the_plan_says_what_is_opened_and_needs_comparison():
     declared = {each.quantity for each in FedCMFS(reveal="bits").disclosures()}
     assert {Quantity.STRONGER, Quantity.SCALE, Quantity.LABELS} < declared
     assert not {Quantity.P_VALUES, Quantity.STRENGTHS} & declared
@@ -148,7 +150,7 @@ def ranking(strength, position=None):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(0, 40), max_size=160))
-def test_the_order_is_that_of_a_stable_sort_and_nothing_is_compared_twice(values):
+def test_the_order_is_a_stable_sort_and_no_pair_is_compared_twice(values):
     order, seen, rounds = ranking(lambda i, j: values[j] > values[i], len(values))
     assert order == sorted(range(len(values)), key=lambda own: (-values[own], own))
     assert len(seen) == len(set(seen))
@@ -199,7 +201,7 @@ def asked_by(ranking, question, dependent):
 
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32), st.integers(3, 12), st.booleans())
-def test_a_verdict_is_the_larger_of_two_sums_over_the_sites_that_have_both(seed, n_sites, equal):
+def test_a_bit_names_the_larger_sum_over_sites_that_have_both(seed, n_sites, equal):
     rng = np.random.default_rng(seed)
     question = pairs_question()
     size = 10.0 ** rng.integers(0, 10)

@@ -137,7 +137,7 @@ C, D, E, F, NOISE = range(5)
 
 
 @pytest.mark.parametrize("retrieval", ["paper", "interchangeable"])
-def test_retrieval_recovers_a_feature_that_a_correlated_label_had_hidden(retrieval):
+def test_retrieval_recovers_a_feature_hidden_by_a_correlated_label(retrieval):
     selected = 0
     for seed in range(10):
         sites = [respondent(FisherZTest(table)) for table in planted_tables(seed)]
@@ -155,7 +155,7 @@ def test_retrieval_recovers_a_feature_that_a_correlated_label_had_hidden(retriev
     assert selected >= 8  # FedCFC keeps it wherever E's own search meets C before D
 
 
-def test_what_is_hidden_behind_a_label_comes_back_exactly_by_scripted_evidence():
+def test_scripted_evidence_brings_back_what_a_label_had_hidden():
     dag = np.zeros((5, 5), dtype=bool)
     dag[[E, F, C], [C, C, D]] = True
     oracle = OracleTest(dag)
@@ -250,7 +250,7 @@ def evidence(n, blocks, **changes):
     return WeightedEvidence(**(fields | changes))
 
 
-def test_weighted_means_renormalise_over_the_sites_whose_test_is_reliable():
+def test_weighted_means_are_over_the_sites_with_a_reliable_test():
     p = {0: 0.2, 1: 0.6, 2: math.nan}
     r = {0: 0.5, 1: 0.1, 2: math.nan}
     n = {0: 300, 1: 100, 2: 1000}

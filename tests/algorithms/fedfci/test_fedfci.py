@@ -167,7 +167,7 @@ def test_knowledge_adds_true_marks_and_takes_none_away(search):
     assert gained > 20 or search == "rfci"
 
 
-def test_a_pair_of_which_neither_causes_the_other_may_still_have_an_edge():
+def test_a_pair_without_causation_may_still_have_an_edge():
     dag = np.zeros((3, 3), dtype=bool)
     dag[2, [0, 1]] = True
     knowledge = Knowledge(forbidden=(("a", "b"), ("b", "a")))

@@ -35,7 +35,7 @@ def few(monkeypatch):
 def found_of(dag, observed, measured, algorithm=ALGORITHM):
     site = respondent(HiddenOracle(dag, observed))
     n_sites = len(measured.lacking)
-    facts = Facts(observed, n_sites, fewest=3, measured=measured)
+    facts = Facts(observed, n_sites, min_contributors=3, measured=measured)
     algorithm.check_measured(measured)
     outcome, asked = drive(algorithm.ask(facts), [site] * n_sites)
     return algorithm.conclude(outcome, facts), outcome, asked, facts
@@ -122,7 +122,7 @@ def test_what_it_cannot_take_is_refused(more):
         FedFCI(search="integrate", **more)
 
 
-def test_where_all_was_measured_together_there_is_nothing_to_integrate():
+def test_nothing_is_integrated_where_all_was_measured_together():
     with pytest.raises(ParameterError, match="nothing to integrate"):
         ALGORITHM.check_measured(Measured(((),) * 3))
     with pytest.raises(ParameterError, match="choose search fci"):

@@ -31,7 +31,7 @@ def overlapping(seed, observed):
 def outcome_of(dag, observed, hidden, measured, algorithm=ALGORITHM, names=()):
     n_sites = len(measured.lacking)
     site = respondent(HiddenOracle(dag, observed, range(observed + hidden, len(dag))))
-    facts = Facts(observed, n_sites, names, fewest=3, measured=measured)
+    facts = Facts(observed, n_sites, names, min_contributors=3, measured=measured)
     return drive(algorithm.ask(facts), [site] * n_sites)
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_asked_that_no_site_measured_together():
     assert all(measured.together(rows.astype(np.int64)).all() for rows in tests)
 
 
-def test_a_separating_set_that_lacks_a_middle_nobody_measured_with_it_makes_no_collider():
+def test_a_middle_never_measured_with_the_set_makes_no_collider():
     """x <- c -> a -> b, or x -> c -> a -> b: where c is not measured, a separates x and b."""
     dag = np.zeros((4, 4), dtype=bool)
     x, c, a, b = range(4)

@@ -59,29 +59,35 @@ def plain_vote(site, skeleton, x, y, layer):
 @given(
     seed=st.integers(0, 10_000),
     impossible=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
-    fewest=st.integers(1, 5),
+    min_contributors=st.integers(1, 5),
     share=st.sampled_from([0.3, 0.5]),
 )
-def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewest, share):
+def test_the_skeleton_is_that_of_votes_counted_one_by_one(
+    seed, impossible, min_contributors, share
+):
     sites = [Drawn(seed + 100_000 * k, impossible) for k in range(5)]
     algorithm = FedPC(
         evidence="vote", alpha=SPEC.alpha, max_cond_size=2, voting=Voting(vote_share=share)
     )
-    outcome, asked = drive(algorithm.ask(Facts(5, 5, fewest=fewest)), list(map(respondent, sites)))
+    outcome, asked = drive(
+        algorithm.ask(Facts(5, 5, min_contributors=min_contributors)), list(map(respondent, sites))
+    )
     kept = ~np.eye(5, dtype=bool)
     for layer, heard in enumerate(outcome.votes):
         start = kept.copy()
         for (x, y), votes, able in zip(heard.pairs, heard.votes, heard.voters, strict=True):
             cast = [plain_vote(site, start, x, y, layer) for site in sites]
             voters = [vote for vote in cast if vote is not None]
-            if len(voters) < fewest or not voters:
+            if len(voters) < min_contributors or not voters:
                 assert votes == able == 0
                 continue
             assert (votes, able) == (sum(voters), len(voters))
             if not sum(voters) > share * len(voters):
                 kept[x, y] = kept[y, x] = False
     assert (outcome.skeleton == kept).all()
-    assert any(isinstance(question, ContributorCounts) for question in asked) == (fewest > 1)
+    assert any(isinstance(question, ContributorCounts) for question in asked) == (
+        min_contributors > 1
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -172,7 +178,7 @@ def test_a_small_hospital_does_not_keep_edges_that_the_others_remove():
         assert len(uneven(two, reference).finding.graph.edges) == 15
 
 
-def test_edges_that_too_few_sites_can_test_stay_and_the_result_says_so():
+def test_edges_that_too_few_sites_can_test_stay_and_are_named():
     found = uneven(Policy(min_sites=3))
     (stays,) = [own for own in found.finding.evidence.remarks if "not put to the vote" in own]
     assert int(stays.split()[0]) == 15

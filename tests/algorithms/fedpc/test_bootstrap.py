@@ -76,7 +76,7 @@ def test_replicates_are_runs_over_drawn_rows(evidence):
     assert outcome.bootstrap == EdgeCounts.of(graphs, "---")
 
 
-def test_rounds_are_those_of_the_longest_replicate_and_share_the_questions():
+def test_replicates_share_questions_and_rounds_of_the_longest():
     sites = respondents(Federation.split(patients(), 3))
     _, alone = counts_of(FedPC(evidence="fisher"), sites)
     _, questions = counts_of(FedPC(evidence="fisher", bootstrap=8), sites)

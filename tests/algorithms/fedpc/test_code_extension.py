@@ -34,7 +34,7 @@ def test_the_rule_is_that_of_plain_loops():
 
 
 @pytest.mark.parametrize("seed", range(14))
-def test_the_rule_is_that_of_plain_loops_where_arrows_contradict_each_other(seed):
+def test_contradicting_arrows_are_resolved_as_by_plain_loops(seed):
     """Overwritten colliders leave cycles of arrows and chains that no DAG of the class has."""
     rng = np.random.default_rng(seed)
     arcs = rng.random((12, 12)) < 0.25

@@ -139,7 +139,7 @@ def test_p_value_drop_is_that_of_plain_loops(seed):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
-def test_p_value_drop_by_verdicts_is_that_of_plain_loops_over_two_levels(seed):
+def test_p_value_drop_by_bits_is_that_of_loops_over_two_levels(seed):
     test, p_value = hashed(seed, 6)
     closed, _ = run(test, n_sites=3, colliders="p_value_drop", alpha=0.1, reveal="bits")
 

@@ -165,7 +165,7 @@ def test_it_is_saved_shown_and_read_again(tmp_path):
 
 @pytest.mark.parametrize(
     ("reveal", "asked"),
-    [("sums", {"Columns", "ContributorCounts", "Suppressed"}), ("bits", {"Columns", "ScoreBits"})],
+    [("sums", {"Columns", "ContributorCounts", "Suppressed"}), ("bits", {"Columns", "RaoBits"})],
 )
 def test_what_it_opens_is_what_stratified_evidence_opens_of_a_test(reveal, asked):
     opened = STRATIFIED.disclosures(closed=reveal == "bits")

@@ -64,7 +64,7 @@ def same(result, expected):
 
 
 @pytest.mark.parametrize("least", [0, 11])
-def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(least):
+def test_a_hazard_per_site_is_that_of_strata_at_exact_times(least):
     data = {name: own.assign(months=own["months"].round(1)) for name, own in staged().items()}
     result = fitted(data, least=least, adjust=("age", "arm", "stage"))
     whole = pd.concat([own.assign(site=name) for name, own in data.items()])
@@ -110,7 +110,7 @@ def _constant(column):
     return replace(column, allow_constant=True)
 
 
-def test_rows_are_those_without_a_missing_value_in_any_column_that_is_used():
+def test_rows_with_a_missing_value_in_a_used_column_do_not_count():
     result = fitted(staged(), adjust=("crp",))
     whole = pd.concat([own.assign(site=name) for name, own in staged().items()]).dropna()
     expected = PHReg(
@@ -195,7 +195,7 @@ def opened(data, site_effect):
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
-    facts = Facts(5, len(sites), names=schema.names, fewest=3)
+    facts = Facts(5, len(sites), names=schema.names, min_contributors=3)
     own = Survival(time="months", event="died", adjust=("stage",), site_effect=site_effect)
     outcome, asked = drive(own.ask(facts), sites)
     kinds = HazardSteps | HazardSums
@@ -234,7 +234,7 @@ def test_rows_that_are_never_at_risk_count_for_no_category():
 
 
 @pytest.mark.parametrize("site_effect", [True, False])
-def test_a_site_that_leaves_after_categories_were_counted_closes_the_whole_step(site_effect):
+def test_a_site_that_leaves_after_counting_closes_the_whole_step(site_effect):
     data = with_stages(a=STAGES, b=STAGES, c=STAGES, d=STAGES[:2], e=STAGES[:2], f=STAGES[:2])
     _, (question, *_) = opened(data, site_effect)
     answer = np.ones(question.n_values)
@@ -300,7 +300,7 @@ def test_nothing_is_opened_that_was_not_counted(site_effect):
     schema = infer_schema(list(wards().values()))
     federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
-    facts = Facts(4, 3, names=schema.names, fewest=3)
+    facts = Facts(4, 3, names=schema.names, min_contributors=3)
     own = Survival(time="months", event="died", adjust=("arm",), site_effect=site_effect)
     _, asked = drive(own.ask(facts), sites)
     assert all(isinstance(question, Suppressed | ContributorCounts) for question in asked)
@@ -327,7 +327,7 @@ def rows(draw):
 
 @given(rows(), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_rows_and_sums_have_one_likelihood_which_is_that_of_statsmodels(drawn, efron):
+def test_rows_and_sums_have_the_likelihood_of_statsmodels(drawn, efron):
     own, design, coefficients = drawn
     table = np.column_stack([own.time, own.ended, design])
     m = design.shape[1]

@@ -124,7 +124,7 @@ HELD = st.lists(st.tuples(st.floats(0.1, 30.0), st.booleans()), min_size=1, max_
 
 @given(HELD, st.sets(st.sampled_from([1.0, 3.0, 9.0, 20.0, 31.0]), min_size=1))
 @settings(max_examples=300)
-def test_the_exact_curve_lies_within_the_interval_whenever_rows_are_lost(rows, marks):
+def test_the_interval_covers_the_exact_curve_where_rows_are_lost(rows, marks):
     """Of any rows, by Kaplan and Meier at their exact times."""
     edges, times = np.array(sorted(marks)), np.array([own for own, _ in rows])
     ended = np.array([own for _, own in rows])
@@ -184,7 +184,7 @@ def within_sites():
     return *survdiff(whole["months"], ended, whole["arm"], strata=whole["site"]), ended
 
 
-def test_groups_that_sites_with_other_hazards_have_more_of_do_not_differ_within_them():
+def test_groups_of_unequal_sites_do_not_differ_when_stratified():
     data = {name: ward(2000, k, ratio=1.0, level=4.0**k) for k, name in enumerate("abc")}
     for k, own in enumerate(data.values()):
         own["arm"] = np.where(np.random.default_rng(k).random(2000) < 0.2 + 0.3 * k, "new", "old")
@@ -206,7 +206,7 @@ def test_several_groups_have_one_test():
     assert found.finding.together.p_value == pytest.approx(p_value, rel=1e-9)
 
 
-def test_rows_that_miss_a_value_are_left_out_and_one_group_has_no_test():
+def test_rows_that_miss_a_value_are_left_out_and_one_group_is_none():
     data = wards()
     rng = np.random.default_rng(1)
     for own in data.values():
@@ -287,7 +287,7 @@ def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     sites = [
         SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
     ]
-    facts = Facts(len(schema.names), len(sites), names=schema.names, fewest=3)
+    facts = Facts(len(schema.names), len(sites), names=schema.names, min_contributors=3)
     return drive(Survival(**OWN, edges=edges, **parameters).ask(facts), sites), sites
 
 
@@ -386,14 +386,14 @@ def test_curves_less_the_test_are_of_no_site_alone(least, fourth):
     assert any("Some sites tell nothing" in own for own in found.report.warnings)
 
 
-def test_of_groups_that_as_few_sites_tell_of_one_is_left_out_at_a_time():
+def test_groups_of_equally_few_sites_are_left_out_one_at_a_time():
     data = three_groups(a=HAVE, b=HAVE, c=LACK, d=(0.5, 0.0, 0.5))
     found = survived(data, by="arm", schema=loose(data))
     assert (found.finding.test.sites, found.finding.test.groups) == (3, (0, 1))
     assert found.finding.not_compared == ("c",)
 
 
-def test_a_group_that_few_of_many_sites_have_does_not_keep_the_others_from_the_test():
+def test_a_group_of_few_sites_does_not_stop_the_test_of_the_others():
     few = {f"s{k}": HAVE if k < 3 else LACK for k in range(8)}
     data = three_groups(**few)
     found = survived(data, by="arm", schema=loose(data))
@@ -407,7 +407,7 @@ def test_a_group_that_few_of_many_sites_have_does_not_keep_the_others_from_the_t
     assert "The test leaves out c" in found.page()
 
 
-def test_groups_that_too_few_sites_have_together_have_curves_and_no_test():
+def test_groups_that_too_few_sites_share_have_curves_and_no_test():
     one, other = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
     names = {f"s{k}": (one, other, (0.5, 0.5, 0.0))[k % 3] for k in range(6)}
     data = three_groups(**names)
@@ -442,7 +442,7 @@ def test_no_event_at_all_is_a_flat_curve_and_a_warning():
     assert "not done" in "\n".join(found.lines())
 
 
-def test_where_all_that_are_left_have_the_event_there_is_no_number_after():
+def test_after_an_event_of_all_that_are_left_there_is_no_number():
     data = {
         name: own.assign(died=np.where(own["months"] <= 9, "yes", "no"))
         for name, own in wards().items()
@@ -499,7 +499,7 @@ def test_a_site_has_the_result_by_its_own_names():
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     own = Survival(time="4", event="3", by="2", adjust=("1", "2"))
-    facts = Facts(4, 3, fewest=3)
+    facts = Facts(4, 3, min_contributors=3)
     outcome, _ = drive(own.ask(facts), sites)
     numbered = own.conclude(outcome, facts)
     named = own.conclude(outcome, replace(facts, names=schema.names))
@@ -554,7 +554,7 @@ def crossing(shapes):
     ("shapes", "least", "told"),
     [((0.7, 1.6), 0, True), ((1.0, 1.0), 0, False), ((0.7, 1.6), 11, False)],
 )
-def test_a_ratio_of_hazards_that_changes_is_said_where_no_event_is_moved(shapes, least, told):
+def test_a_changing_ratio_is_said_where_no_event_is_moved(shapes, least, told):
     found = survived(crossing(shapes), least=least, by="arm", edges=())
     said = [each for each in found.report.warnings if "changes over time" in each]
     assert len(said) == told

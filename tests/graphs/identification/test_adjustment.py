@@ -44,7 +44,7 @@ def a_class(rng, p=8, most=7):
 
 
 @pytest.mark.parametrize("p", [2, 3, 4])
-def test_in_every_dag_a_set_is_valid_exactly_if_regression_on_it_gives_the_total_effect(p):
+def test_in_every_dag_a_set_is_valid_iff_regression_gives_the_effect(p):
     rng = np.random.default_rng(p)
     for dag in triangular_dags(p):
         model, graph = LinearModel(dag, rng), pattern(dag)
@@ -55,7 +55,7 @@ def test_in_every_dag_a_set_is_valid_exactly_if_regression_on_it_gives_the_total
                 assert asked.valid(mask_of(given)) == gives == criterion(given), (dag, x, y, given)
 
 
-def test_in_every_dag_of_five_the_criterion_holds_word_for_word_and_minimal_sets_are_all_there():
+def test_in_every_dag_of_five_the_criterion_gives_all_minimal_sets():
     for dag in triangular_dags(5):
         graph, below = pattern(dag), reached(dag)
         for x, y in permutations(range(5), 2):
@@ -148,7 +148,7 @@ def every_maximal_pdag(p):
                     yield arcs
 
 
-def test_in_every_maximal_pdag_of_four_a_set_is_valid_exactly_if_in_all_its_dags():
+def test_in_every_maximal_pdag_of_four_a_set_is_valid_iff_in_all_dags():
     judged = 0
     for arcs in every_maximal_pdag(4):
         dags = list(every_extension(arcs))
@@ -156,7 +156,7 @@ def test_in_every_maximal_pdag_of_four_a_set_is_valid_exactly_if_in_all_its_dags
     assert judged > 300
 
 
-def test_in_cpdags_of_eight_and_with_knowledge_a_set_is_valid_exactly_if_in_all_their_dags():
+def test_in_cpdags_of_eight_a_set_is_valid_iff_in_all_dags():
     rng = np.random.default_rng(11)
     judged = 0
     for _ in range(500):

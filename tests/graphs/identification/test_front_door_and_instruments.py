@@ -36,7 +36,7 @@ def is_front_door(dag, x, y, mediators):
     )
 
 
-def test_a_front_door_is_found_exactly_where_there_is_one_and_gives_the_effect():
+def test_a_front_door_is_found_iff_there_is_one_and_gives_the_effect():
     found = 0
     for dag, x, y, seen, rng in hidden_dags(1, 900):
         mask = front_door_set(dag_of(dag), x, y, mask_of(seen))
@@ -72,7 +72,7 @@ def is_instrument(dag, x, y, z, given):
     return oracle.separated(z, y, given) and not oracle.separated(z, x, given)
 
 
-def test_an_instrument_is_found_exactly_where_there_is_one_and_gives_the_effect():
+def test_an_instrument_is_found_iff_there_is_one_and_gives_the_effect():
     found = 0
     for dag, x, y, seen, rng in hidden_dags(2, 700):
         below = reached(dag)

@@ -57,7 +57,7 @@ def test_a_graph_that_stands_for_no_dag_implies_nothing():
         cycle.implied_independences()
 
 
-def test_a_graph_is_read_as_it_was_written_with_variables_that_have_no_edge():
+def test_a_written_graph_is_read_with_its_variables_without_edges():
     graph = CausalGraph.from_edges(["b", "<a>", "é,\"'"], [("b", "<a>")], [("b", "é,\"'")])
     lonely = CausalGraph.empty(["x", "=y"])
     for own in (graph, lonely):

@@ -41,7 +41,7 @@ def directed_further(seed):
 
 @settings(max_examples=300)
 @given(seeds)
-def test_a_graph_is_accepted_exactly_if_it_is_what_all_its_dags_have_in_common(seed):
+def test_a_graph_is_accepted_iff_it_is_what_its_dags_share(seed):
     for arcs in (any_graph(seed)[0], directed_further(seed)[0]):
         dags = list(every_extension(arcs))
         maximal = bool(dags) and bool((consensus(dags) == arcs).all())
@@ -58,7 +58,7 @@ def test_a_graph_is_accepted_exactly_if_it_is_what_all_its_dags_have_in_common(s
 
 @settings(max_examples=150)
 @given(seeds)
-def test_the_parents_of_ida_are_those_of_all_dags_of_the_class_as_often(seed):
+def test_the_parents_of_ida_are_those_of_all_dags_as_often(seed):
     arcs = directed_further(seed)[0]
     pattern, dags = maximal_pattern(names(arcs), arcs), list(every_extension(arcs))
     assert len(list(every_member(pattern))) == len(dags)

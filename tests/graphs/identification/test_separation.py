@@ -43,7 +43,7 @@ def is_open(dag, path, given):
 
 @settings(max_examples=200)
 @given(seeds)
-def test_what_is_connected_is_what_the_oracle_says_and_has_an_open_path(seed):
+def test_d_connection_is_the_oracle_s_and_has_an_open_path(seed):
     dag, rng = a_dag(seed)
     x, *others = rng.permutation(len(dag)).tolist()
     given = [v for v in others if rng.random() < 0.4]

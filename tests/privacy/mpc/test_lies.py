@@ -99,7 +99,7 @@ def test_a_holder_that_alters_its_labels_ends_the_run(party):
         assert found in (ForgedSumError, AggregateRangeError)
 
 
-def test_a_holder_that_shifts_its_masked_forms_says_what_its_own_site_could_have_said():
+def test_a_party_that_shifts_masked_forms_is_a_site_with_other_data():
     for seed in range(150):
         rng, sums, vectors = world(seed)
         cohort = Cohort(4)
@@ -176,7 +176,7 @@ def crooked_deal(monkeypatch, shift):
     monkeypatch.setattr(sharing, "_keys", keys)
 
 
-def test_a_dealer_that_deals_for_other_thresholds_is_found_by_its_twin(monkeypatch):
+def test_a_dealer_of_other_thresholds_is_found_by_the_verifier(monkeypatch):
     for shift in range(1, 20):
         _, _, vectors = world(shift)
         with monkeypatch.context() as patched:
@@ -277,7 +277,7 @@ def test_half_the_ring_is_noticed_and_no_verdict_is_turned():
                 lying(cohort, batch, vectors, 1, place, 2 ** int(batch.word_widths[place] - 1))
 
 
-def test_any_lie_of_a_site_is_noticed_or_is_another_answer_within_the_ring():
+def test_a_lie_of_a_site_is_noticed_or_is_another_valid_answer():
     noticed = 0
     for seed in range(300):
         rng, sums, vectors = world(seed)

@@ -77,7 +77,7 @@ def test_what_a_role_is_asked():
 # ------------------------------------------------------------------ batches
 
 
-def test_a_batch_ends_where_a_role_left_and_the_coordinator_never_steps_in():
+def test_a_batch_ends_with_a_lost_role_and_nobody_steps_in():
     cohort = Cohort(5)
     for gone in range(4):
         with pytest.raises(CohortError, match="left"):

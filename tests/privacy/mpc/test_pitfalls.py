@@ -119,7 +119,7 @@ def test_a_holding_goes_forward_alone():
         holder.square(b"", b"", b"")
 
 
-def test_a_holder_repeats_a_question_once_over_the_same_sites_and_with_the_same_tests():
+def test_a_party_repeats_a_question_once_over_equal_sites_and_tests():
     predicates, sums, vectors = world(n_sites=6)
     cohort = Cohort(6)
     stopped = []
@@ -151,7 +151,7 @@ def test_a_holder_repeats_a_question_once_over_the_same_sites_and_with_the_same_
     assert (found == holds(predicates, sums)).all()
 
 
-def test_an_attempt_that_failed_early_does_not_free_a_holder_from_the_one_before():
+def test_an_early_failure_does_not_undo_the_attempt_before():
     predicates, sums, vectors = world(n_sites=6)
     cohort = Cohort(6)
 

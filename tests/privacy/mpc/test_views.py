@@ -279,7 +279,7 @@ def test_what_is_dealt_in_the_clear_is_uniform():
     assert uniform(words) > SURE
 
 
-def test_no_two_roles_but_the_holders_with_dealer_or_twin_have_a_sites_vector():
+def test_only_parties_with_dealer_or_verifier_have_a_site_s_vector():
     # three parts: any two of them leave the third, which is uniform, between them and the vector
     rng = np.random.default_rng(5)
     left = {name: [] for name in ("first", "dealt", "rest")}

@@ -44,7 +44,7 @@ def test_forty_thresholds_leave_the_tests_of_the_last_few():
     assert alive(made) == [float(41 - k) for k in range(MOST_TESTS, 0, -1)]
 
 
-def test_a_test_that_is_used_again_is_kept_and_alpha_makes_no_other_one():
+def test_a_test_used_again_is_cached_whatever_alpha_is():
     made = []
     view = site(made)
     for least in range(1, 20):

@@ -43,7 +43,7 @@ def test_the_options_that_are_named_work():
     Federation.split(table().drop(columns="weight"), 3, device="cpu").run(RFcd())
 
 
-def test_fedcmfs_is_told_what_it_takes_where_a_label_has_three_categories():
+def test_fedcmfs_refuses_a_label_of_three_categories_with_a_remedy():
     words = table().assign(hue=lambda rows: ["rgb"[int(code)] for code in rows["hue"]])
     error = refused(FedCMFS(), words, labels=["hue"])
     assert error.column == "hue"

@@ -83,7 +83,7 @@ def test_a_step_over_rows_that_are_alike_is_the_step_over_all_rows(
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * max(scale, 1.0) * 700)
 
 
-def test_coefficients_that_only_a_hostile_question_has_get_a_finite_answer():
+def test_coefficients_of_a_hostile_question_get_a_finite_answer():
     data = mixed_data(np.random.default_rng(0), 700)
     model = Regression(2, (0, 1, 3))
     for own in (1e300, -1e308, 1e10):
@@ -153,5 +153,5 @@ for sizes, rows, models in CASES:
 """
 
 
-def test_a_step_in_groups_has_the_same_bits_with_any_number_of_threads():
+def test_a_step_in_groups_has_the_same_bits_at_any_thread_count():
     assert len(printed_by_threads(STEP)) == 1

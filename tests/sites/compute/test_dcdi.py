@@ -134,7 +134,7 @@ def test_the_price_of_a_lone_cycle_ends_as_said(p):
     assert penalty.linear == pytest.approx(prices[-1])
 
 
-def test_masks_are_drawn_as_believed_and_pass_the_gumbel_sigmoids_gradient():
+def test_masks_are_drawn_as_believed_and_pass_the_gradient():
     logits = torch.tensor([[0.0, 2.0], [-1.0, 0.5]], requires_grad=True)
     count = 20_000
     masks = drawn_masks(logits, count, generator())
@@ -229,7 +229,7 @@ def test_what_is_as_unlikely_as_can_be_closes_no_cycle(p):
     assert abs(dcdi._step(Penalty.over(p, 60)).item()) < 1e-9
 
 
-def test_imperfect_interventions_keep_the_edges_that_perfect_ones_deny():
+def test_imperfect_interventions_keep_edges_that_perfect_ones_deny():
     """Two variables with experiments on the effect only, which still follows its cause."""
     rng = np.random.default_rng(0)
     n = 3000
@@ -304,7 +304,7 @@ def test_the_loss_is_that_of_each_row_on_its_own():
         assert quiet != before
 
 
-def test_training_repeats_itself_and_a_strong_prior_decides_what_data_leave_open():
+def test_training_repeats_and_a_strong_prior_decides_open_edges():
     rng = np.random.default_rng(0)
     cause = rng.standard_normal(2000)
     cells = np.stack([cause, cause + rng.standard_normal(2000)], axis=1)

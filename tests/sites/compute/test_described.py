@@ -234,7 +234,7 @@ def test_a_site_s_own_note_counts_all_rows_of_its_file():
         assert said.startswith("3 values are -999, and all others lie between")
 
 
-def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little():
+def test_few_missing_values_leave_mean_and_spread_nearly_the_same():
     values, own = numbers(400, 1, 11)
     present, kept = values[~np.isnan(values)], own.column(0)
     kept = kept[~np.isnan(kept)]

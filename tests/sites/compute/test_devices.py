@@ -16,7 +16,7 @@ TOLERANCE = 1e-9
 ON_THE_PROCESSOR = {
     "Columns",
     # these are made of other questions
-    "ContributorCounts", "Suppressed", "ScoreBits", "EvidenceVerdicts", "ScaleVerdicts",
+    "ContributorCounts", "Suppressed", "RaoBits", "EvidenceVerdicts", "ScaleVerdicts",
     "StrengthVerdicts", "Resampled",
     # these are answered from outcomes that the site remembers
     "BestIndexPrecedes", "WeightedEvidence",
@@ -71,7 +71,7 @@ def test_a_bootstrap_replicate_is_computed_there():
     with written_down() as records:
         here, there = (benchmark.asked(rows, question)(device)() for device in ("cpu", NAME))
     assert benchmark.apart(here, there) <= TOLERANCE
-    assert records["ScoreSums"].operations
+    assert records["RaoSums"].operations
 
 
 # arrays of both kinds

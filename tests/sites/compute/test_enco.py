@@ -200,7 +200,7 @@ def test_categories_of_different_numbers_and_numbers_share_one_module():
     assert nll[2].mean().item() == pytest.approx(0.5 * math.log(2 * math.pi) + 0.5, abs=1e-4)
 
 
-def test_rows_with_missing_values_are_left_out_and_observational_ones_needed():
+def test_rows_with_missing_values_go_and_observational_ones_must_be():
     codes = np.array([[0, 1], [1, -1], [1, 0], [0, 0]], dtype=np.int32)
     marks = np.array([[0, 0], [0, 0], [0, 0], [1, 0]], dtype=bool)
     regimes = regimes_of(codes, marks)
@@ -242,7 +242,7 @@ def test_enco_recovers_a_chain_and_repeats_itself(reference):
     assert (found[0] == np.eye(4, k=1, dtype=bool)).all()
 
 
-def test_small_tensors_have_one_thread_and_the_number_of_threads_moves_no_bit():
+def test_small_tensors_have_one_thread_and_threads_change_no_bit():
     regimes = regimes_of(*chain(rows=300, each=50))
     few = Training(epochs=1, fit_steps=20, graph_steps=20, batch=64, graphs=40, hidden=16)
     usual = torch.get_num_threads()

@@ -218,7 +218,7 @@ def test_more_rows_than_the_most_are_taken_evenly_spaced():
         assert thinned.p_value[0] == other.evaluate(*own).p_value[0]
 
 
-def test_missing_values_cost_a_test_only_the_rows_of_its_own_variables():
+def test_missing_values_cost_a_test_only_rows_of_its_variables():
     rng = np.random.default_rng(3)
     values = curved(rng, 120)
     values[rng.random(120) < 0.3, 1] = np.nan

@@ -75,7 +75,7 @@ def test_of_independent_numbers_nothing_is_explained_on_average():
     assert abs(np.mean(found)) < 4 * math.sqrt(1.5 / 2000) + 0.06
 
 
-def test_a_column_without_change_explains_nothing_and_a_copy_stays_within_the_bound():
+def test_a_constant_column_explains_nothing_and_a_copy_is_bounded():
     values = np.zeros((50, 3))
     values[:, 1] = values[:, 2] = np.arange(50.0)
     found = SetLikelihoods(Rows(None, values, np.zeros(3, dtype=np.int64)), PROCESSOR).answer(
@@ -137,7 +137,7 @@ def test_of_both_kinds_it_is_a_table_and_a_regression_of_each_number(discount):
     assert found == pytest.approx(expected, abs=1e-5)
 
 
-def test_categories_that_determine_each_other_add_nothing_to_what_they_explain():
+def test_categories_that_determine_each_other_explain_no_more():
     codes, values = mixed_rows(np.random.default_rng(7))
     codes[:, 2] = codes[:, 0] > 0
     site = SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR)
@@ -240,7 +240,7 @@ def test_moments_within_three_sites_do_not_tell_their_counts():
     assert true not in found(11)
 
 
-def test_neither_levels_nor_units_of_a_site_are_in_standardised_moments():
+def test_standardised_moments_hold_no_levels_or_units_of_a_site():
     values = np.random.default_rng(6).normal(size=(500, 3))
     question = msgspec.structs.replace(within_sites(3), standardised=bytes([1, 1, 1]))
     plain = SiteView(None, values, (0, 0, 0), min_cell_size=0).answer(question)

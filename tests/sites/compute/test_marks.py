@@ -34,7 +34,7 @@ def test_marks_are_whole_and_finite(values, least):
 
 
 @given(COLUMNS, LEAST)
-def test_fewer_than_the_least_are_drawn_in_and_only_towards_the_others(values, least):
+def test_winsorising_moves_fewer_than_the_least_and_only_inwards(values, least):
     assume(len(values) >= least)
     near = winsorise(values, least)
     moved = near != values
@@ -61,7 +61,7 @@ def test_a_bell_curve_stays_as_it_is(n):
 
 
 @pytest.mark.parametrize("value", [1e3, 1e6, 1e9])
-def test_one_far_value_shows_in_a_spread_as_a_multiple_of_eight_at_most(value):
+def test_one_far_value_shows_as_a_multiple_of_eight_at_most(value):
     values = np.random.default_rng(0).normal(size=300)
     values[5] = value
     _, spread, _ = hints_of(values, 11)

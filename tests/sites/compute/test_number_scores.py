@@ -143,7 +143,7 @@ def test_tests_asked_later_find_the_correlations_of_the_earlier_ones():
 # what is hard for sums of squares
 
 
-def test_constants_and_columns_that_follow_from_others_are_none_beside_these():
+def test_constants_and_determined_columns_have_no_variance():
     rng = np.random.default_rng(4)
     columns = dependent(rng, 400, 9)
     columns[:, 1] = 3.0
@@ -180,7 +180,7 @@ def test_numbers_far_from_0_and_very_large_or_small_ones():
         np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-9)
 
 
-def test_a_value_beyond_all_others_may_be_in_a_row_that_does_not_count():
+def test_a_value_beyond_all_others_may_be_in_an_unused_row():
     rng = np.random.default_rng(7)
     columns = rng.normal(size=(300, 5))
     columns[0, 0], columns[0, 1] = 1e6, np.nan

@@ -80,7 +80,7 @@ def fitted(expand, model, near=None):
 
 
 @pytest.mark.parametrize(("response", "ordered"), [(1, False), (2, False), (5, False), (5, True)])
-def test_a_fit_that_begins_near_another_ends_where_it_would_from_nothing(response, ordered):
+def test_a_warm_start_ends_where_a_cold_start_does(response, ordered):
     rng = np.random.default_rng(response)
     data = mixed_data(rng, 2000)
     expand, others = site(data), [v for v in range(6) if v != response]
@@ -100,7 +100,7 @@ def test_a_fit_that_begins_near_another_ends_where_it_would_from_nothing(respons
             assert near.value == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_fit_begins_near_the_likeliest_with_most_of_its_predictors_over_the_same_rows():
+def test_a_fit_starts_from_the_likeliest_with_most_shared_predictors():
     data = mixed_data(np.random.default_rng(0), 500)
     data[3, 3] = np.nan
     expand = site(data)

@@ -14,7 +14,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.tools.numdiff import approx_fprime, approx_hess
 
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.score_tests import tables
 
@@ -32,7 +32,7 @@ def answer(rows, tests, categories, ordered=(), **more):
     codes[:, numbers] = -1
     pool = SiteView(None if numbers.all() else codes, values, categories, ordered=ordered, **more)
     counts, members = pack_blocks(tests)
-    question = ScoreSums(
+    question = RaoSums(
         categories=categories, counts=counts, members=members, n_rows=SITES * len(rows),
         max_rows=1 << 15, ordered=ordered,
     )  # fmt: skip
@@ -86,7 +86,7 @@ def variance_of(n, row, column):
     st.sampled_from([3, 20, 300]),
     st.sampled_from([0.0, 0.15]),
 )
-def test_scores_are_observed_less_expected_with_hypergeometric_moments(seed, levels, n, missing):
+def test_scores_are_observed_less_expected_hypergeometric_counts(seed, levels, n, missing):
     rng = np.random.default_rng(seed)
     categories = tuple(levels)
     rows = rng.integers(0, categories, (n, 4)).astype(float)
@@ -142,7 +142,7 @@ def rows_of(strata):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 5))
-def test_of_two_categories_the_statistic_is_cochrans_mantels_and_haenszels(seed, n_strata):
+def test_of_two_categories_the_statistic_is_cochran_mantel_haenszel(seed, n_strata):
     rng = np.random.default_rng(seed)
     strata = rng.integers(1, 30, (n_strata, 2, 2))
     u, v, _, _, _, rows = one(rows_of(strata), (0, 1, 2), (2, 2, n_strata + 1), ())
@@ -168,7 +168,7 @@ def test_the_textbooks_example_of_eight_centres():
     assert [own[4] for own in each] == [1, 1, 1, 0, 1, 0, 0, 0]
 
 
-def test_a_site_s_own_score_is_that_of_its_table_shrunk_where_counts_are_rare():
+def test_a_site_s_score_is_that_of_its_table_shrunk_for_rare_counts():
     table = np.array([[40, 20], [25, 35]])
     u, variance, _, score, sites, _ = one(rows_of([table]), (0, 1), (2, 2, 2), ())
     form = u[0, 0] ** 2 / variance
@@ -178,7 +178,7 @@ def test_a_site_s_own_score_is_that_of_its_table_shrunk_where_counts_are_rare():
     assert variance > tables.LEAST_SITE_VARIANCE
 
 
-def test_given_something_strata_of_opposite_directions_have_a_score_of_their_own():
+def test_strata_of_opposite_directions_have_a_score():
     strata = [[[40, 10], [10, 40]], [[10, 40], [40, 10]]]
     u, _, _, score, sites, _ = one(rows_of(strata), (0, 1, 2), (2, 2, 2), ())
     assert u[0, 0] == pytest.approx(0.0)
@@ -187,7 +187,7 @@ def test_given_something_strata_of_opposite_directions_have_a_score_of_their_own
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])
-def test_configurations_that_few_rows_have_are_counted_as_all_of_them_are(missing, monkeypatch):
+def test_strata_counted_sparsely_have_the_moments_counted_densely(missing, monkeypatch):
     rng = np.random.default_rng(3)
     categories = (2, 3, 7, 7, 5)
     rows = rng.integers(0, categories, (400, 5)).astype(float)
@@ -392,7 +392,7 @@ def assert_moments(found, scores, covariance, rest, **tolerance):
 
 
 @pytest.mark.parametrize("triplet", [(2, 1), (2, 3, 1), (1, 2, 3, 5)])
-def test_of_several_categories_they_are_those_of_a_multinomial_regression(triplet):
+def test_of_several_categories_they_are_of_multinomial_regression(triplet):
     rows = mixed_rows(np.random.default_rng(7), ROWS)
     x, y, *s = triplet
     z = x if CATEGORIES[x] == 0 else y
@@ -449,7 +449,7 @@ def test_of_an_order_they_are_those_of_proportional_odds(triplet):
     assert v == pytest.approx(covariance[0, 0] * len(rows) / weight, rel=0.01)
 
 
-def test_a_test_given_categories_and_numbers_of_two_numbers_is_that_of_residuals():
+def test_two_numbers_given_mixed_columns_are_tested_by_residuals():
     rows = mixed_rows(np.random.default_rng(3), 300)
     u, v, *_, rest = one(rows, (1, 3, 2))
     z = columns(rows, [2])
@@ -476,7 +476,7 @@ def test_few_rows_and_rare_responses_do_no_test():
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.08]))
-def test_neither_the_order_of_rows_nor_of_columns_nor_units_change_a_score(seed, missing):
+def test_a_score_depends_on_no_order_of_rows_or_columns_and_no_units(seed, missing):
     rng = np.random.default_rng(seed)
     rows = mixed_rows(rng, 250)
     rows[rng.random(rows.shape) < missing] = np.nan

@@ -168,7 +168,7 @@ def log_rank_part(table, *, least, spread=1.0):
     return observed, expected, upper
 
 
-def test_whoever_knows_all_rows_but_one_does_not_see_in_the_test_when_its_event_was():
+def test_who_knows_all_rows_but_one_does_not_see_when_its_event_was():
     """Of exact sums nearly every place of the row gives others; of told ones hardly any does."""
     rng = np.random.default_rng(5)
     table = patients(rng)

@@ -45,7 +45,7 @@ def test_what_all_drafts_say_is_kept(schema):
                 assert own.categories == old.categories
 
 
-def test_two_categories_that_may_be_one_are_kept_apart_where_there_is_no_other():
+def test_two_similar_categories_are_kept_where_there_is_no_other():
     column, found = merged(*[discrete("A", "Ā")] * 3)
     assert column.categories == ("A", "Ā")
     assert "'A' and 'Ā' may spell one category; they are kept apart." in found[0].said
@@ -175,7 +175,7 @@ def test_an_order_may_be_kept_by_drafts_that_lack_a_category():
         assert column.categories == longest
 
 
-def test_a_column_of_another_name_is_named_with_the_line_that_renames_it():
+def test_a_column_of_another_name_is_named_with_a_line_to_rename_it():
     drafts = {"a": Schema((SURE, number())), "b": Schema((SURE, Column("X", "continuous")))}
     _, found = merge_schemas(drafts)
     assert [own.column for own in found] == ["X", "x"]
@@ -218,7 +218,7 @@ def test_merge_and_diff_as_commands(call, tmp_path):
     assert (code, told) == (0, "Sites with these two can run together.\n")
 
 
-def test_a_merge_that_leaves_something_to_decide_writes_and_ends_with_6(call, tmp_path):
+def test_a_merge_with_open_decisions_writes_and_ends_with_6(call, tmp_path):
     files = drafts(tmp_path, number(unit="g/L"), number(unit="g/dL"))
     out = tmp_path / "schema.toml"
     code, told, error = call("schema", "merge", *files, "--out", out)

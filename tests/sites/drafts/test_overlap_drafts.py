@@ -48,7 +48,7 @@ def test_the_order_of_the_sites_is_nothing_to_it(lacking, fewest, random):
 
 
 @given(LACKING, st.integers(1, 5))
-def test_what_is_given_up_or_never_tested_is_said_and_the_schema_reads_back(lacking, fewest):
+def test_lost_and_untested_pairs_are_named_and_the_schema_reads_back(lacking, fewest):
     made = with_large_groups(lacking, fewest)
     schema = with_overlap(SCHEMA, made)
     assert Schema.loads(schema.dumps()) == schema

@@ -81,7 +81,7 @@ def test_sound_columns_of_known_networks_are_left_in_peace():
     assert table_suspicions(load_table(frame, infer_schema(frame))) == []
 
 
-def test_a_slip_of_the_decimal_point_and_codes_and_days_are_pointed_out():
+def test_decimal_slips_codes_and_days_are_pointed_out():
     heights = RNG.normal(1.7, 0.1, 300)
     assert kinds([*heights, 172.0, 168.0]) == ["numbers far from all others"]
     assert kinds(RNG.integers(10000, 99999, 300)) == ["codes in place of numbers"]
@@ -136,7 +136,7 @@ def test_a_category_that_often_marks_a_missing_value_is_pointed_out(word):
     assert f'missing = ["{word}"]' in found.remedy
 
 
-def test_a_draft_and_a_table_say_alike_which_category_may_be_a_missing_value():
+def test_draft_and_table_name_the_same_category_as_maybe_missing():
     frame = pd.DataFrame({"country": ["NA", "ZA", "BW"] * 20, "n": np.arange(60) % 2})
     schema = infer_schema(frame)
     ((column, found),) = table_suspicions(load_table(frame, schema))
@@ -160,7 +160,7 @@ def test_dates_are_pointed_out_with_the_formats_that_fit(texts, form):
     assert suspicious_dates(["a", *texts]) == []
 
 
-def test_sites_apart_by_a_factor_are_pointed_out_and_shifted_ones_are_not():
+def test_sites_that_differ_by_a_factor_are_named_and_shifts_are_not():
     sites = {name: RNG.normal(100, 10, 200) for name in "abc"}
     assert suspicious_sites(sites) == []
     assert suspicious_sites({**sites, "b": sites["b"] + 60}) == []
@@ -186,7 +186,7 @@ def comment(values, name="x"):
     return column, column.comment
 
 
-def test_a_draft_points_out_a_word_among_numbers_and_quotes_none_that_may_be_a_name():
+def test_a_draft_names_a_word_among_numbers_and_quotes_no_name():
     values = [str(age) for age in AGES[:80]]
     column, said = comment([*values, "unknown"])
     assert column.kind == "continuous"
@@ -212,7 +212,7 @@ def test_a_draft_warns_of_categories_of_few_rows():
     assert "names nobody" not in comment(["a"] * 50 + ["b"] * 5)[1]
 
 
-def test_a_draft_holds_no_value_of_a_column_of_numbers_and_no_number_of_rows():
+def test_a_draft_holds_no_value_of_a_number_and_no_number_of_rows():
     frame = pd.DataFrame({"x": [*(AGES + 0.25), -999.0, 5000.25], "w": ["a", "b"] * 201})
     frame["id"] = [f"person {k}" for k in range(402)]
     frame["mixed"] = [*map(str, AGES + 0.5), "Smith", "unknown"]

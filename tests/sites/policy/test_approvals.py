@@ -153,7 +153,7 @@ def test_a_plan_that_was_altered_in_its_file_is_not_approved(approvals):
     asked(approvals, own)
 
 
-def test_the_file_of_an_approved_plan_does_not_approve_the_one_whose_place_it_takes(approvals):
+def test_an_approval_does_not_hold_for_a_plan_put_in_its_place(approvals):
     """Else whoever copies a folder has approved whatever lies under the other name."""
     good, bad = plan(), plan(parameters={"alpha": 0.5})
     for own in (good, bad):
@@ -267,7 +267,7 @@ def test_files_are_private(approvals):
     assert path_of(approvals, own).parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_flood_of_runs_that_ask_fills_no_disk_and_drops_none_that_waits(approvals):
+def test_a_flood_of_runs_fills_no_disk_and_drops_no_waiting_one(approvals):
     for number in range(MAX_WAITING):
         approvals.clock.now += timedelta(seconds=1)
         asked(approvals, plan(seed=number))

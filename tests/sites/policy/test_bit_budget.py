@@ -7,8 +7,8 @@ import pytest
 
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.scores.score_bits import ScoreBits
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget
 
@@ -18,7 +18,7 @@ EVERYONE = (0, 1, 2)
 
 def asked(*tests, levels=(0.01,)):
     counts, members = pack_blocks([np.array(tests)])
-    return ScoreBits(ScoreSums((2, 2, 2), counts, members, 100), levels)
+    return RaoBits(RaoSums((2, 2, 2), counts, members, 100), levels)
 
 
 def test_bits_of_a_pair_end_at_the_limit_whatever_the_schema(tmp_path):

@@ -108,7 +108,7 @@ def test_the_summary_names_every_setting_that_is_not_as_usual(name):
     assert "Settings: all as usual." in summarised(type(of)())
 
 
-def test_the_summary_says_what_tables_leave_and_that_nothing_is_protected():
+def test_the_summary_says_that_tables_leave_without_protection():
     text = "\n".join(summarised(FedPC(evidence="pooled", reveal="sums"), protection="none"))
     assert "contingency tables" in text
     assert "answers leave IN THE CLEAR, and the coordinator reads every site's." in text
@@ -157,7 +157,7 @@ def test_a_default_plan_is_a_dozen_lines():
         (5, "Of 10 pairs of sites 5, drawn by lot, would have the sums behind them"),
     ],
 )
-def test_who_could_have_more_than_bits_is_said_for_every_number_of_sites(n_sites, said):
+def test_who_could_learn_more_than_bits_is_said_for_all_sizes(n_sites, said):
     own = msgspec.structs.replace(plan(FedPC()), cohort=MEMBERS[:n_sites])
     assert said in "\n".join(plan_lines(own))
     opens_sums = msgspec.structs.replace(plan(FedPC(reveal="sums")), cohort=MEMBERS[:n_sites])
@@ -166,7 +166,7 @@ def test_who_could_have_more_than_bits_is_said_for_every_number_of_sites(n_sites
         assert "even if one site helps it" not in "\n".join(plan_lines(own))
 
 
-def test_a_coordinator_sees_neither_the_first_sums_nor_a_site_s_budget():
+def test_a_coordinator_sees_no_first_sums_and_no_site_s_budget():
     text = "\n".join(plan_lines(plan()))
     assert "first sums" not in text
     assert "policy" not in text
@@ -212,7 +212,7 @@ def test_a_plan_that_cannot_begin_with_this_schema_is_said_so():
 
 
 @pytest.mark.parametrize("forged", ["0.01\nOpened: nothing", "\x1b[2J\x1b[H", "a\u202eb"])
-def test_no_text_of_the_coordinator_s_passes_for_a_sentence_or_steers_a_terminal(forged):
+def test_a_coordinator_s_text_is_no_sentence_and_steers_no_terminal(forged):
     own = plan(purpose="x", parameters={"test": forged})
     earlier = plan(parameters={"test": "auto"})
     for line in (*plan_lines(own, n_variables=5, policy=Policy()), *differences(own, [earlier])):
@@ -220,7 +220,7 @@ def test_no_text_of_the_coordinator_s_passes_for_a_sentence_or_steers_a_terminal
     assert "Opened: nothing" not in plan_lines(own)
 
 
-def test_who_may_know_how_much_is_said_for_every_number_of_colluding_sites():
+def test_what_colluding_sites_may_know_is_said_for_every_number():
     for colluders, said in (
         (0, "The coordinator, as long as no site sides with it, sees "),
         (1, "The coordinator, even if one site helps it, sees "),

@@ -35,7 +35,10 @@ def run(hospitals, **options):
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
     run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+        session,
+        Replay(
+            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
+        ),
     )
     session.finish()
     return session
@@ -226,7 +229,7 @@ def test_answers_in_the_clear_need_both_sides(hospitals):
     assert run(hospitals, protection="none").rounds
 
 
-def test_an_unreadable_policy_stops_the_site_and_says_so_without_its_text(hospitals):
+def test_an_unreadable_policy_stops_the_site_and_is_not_quoted(hospitals):
     hospitals.folders["hospital-2"].policy_path.write_text('secret_plan = "x"')
     with pytest.raises(SiteNotReadyError) as caught:
         run(hospitals)
@@ -237,7 +240,7 @@ def test_an_unreadable_policy_stops_the_site_and_says_so_without_its_text(hospit
 # the day
 
 
-def test_the_day_s_values_are_counted_from_the_ledger_over_several_runs(hospitals):
+def test_the_day_s_values_are_counted_over_runs_from_the_ledger(hospitals):
     first = run(hospitals)
     released = sum(report.values for report in first.rounds)
     hospitals.close()
@@ -249,7 +252,7 @@ def test_the_day_s_values_are_counted_from_the_ledger_over_several_runs(hospital
     run(hospitals)
 
 
-def test_tests_are_counted_over_runs_of_one_day_and_forgotten_on_the_next(tmp_path):
+def test_tests_are_counted_over_a_day_s_runs_and_not_the_next_day(tmp_path):
     days = ["2026-01-01"]
     policy = Policy(max_tests=10, max_tests_per_day=15)
     path = tmp_path / "usage.json"
@@ -270,7 +273,7 @@ def test_tests_are_counted_over_runs_of_one_day_and_forgotten_on_the_next(tmp_pa
         TestBudget(policy, path, clock=lambda: days[-1]).spend(1)
 
 
-def test_the_same_invite_sent_again_does_not_count_the_run_s_tests_from_zero(hospitals):
+def test_a_repeated_invite_does_not_reset_the_count_of_tests(hospitals):
     set_policy(hospitals, "hospital-1", max_tests=15)
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     engine = adversary.RecordingEngine(handlers)

@@ -35,7 +35,9 @@ def test_no_key_of_a_session_outlives_it(protection, before):
     n_variables = ward.session.open()
     shared = {MacKey, SiteAggregation, Party} | ({PairKey} if protection != "none" else set())
     assert {type(own) for own in held(before).values()} == shared
-    run_program(ward.session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
+    run_program(
+        ward.session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, min_contributors=3)))
+    )
     ward.session.finish()
     assert ward.session.result
     assert not held(before)
@@ -44,7 +46,7 @@ def test_no_key_of_a_session_outlives_it(protection, before):
 def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
     ward = Ward(algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
-    facts = Facts(n_variables, 3, fewest=3)
+    facts = Facts(n_variables, 3, min_contributors=3)
     with pytest.raises(SiteUnreachableError):
         run_program(ward.session, Replay(FedPC(evidence="vote", alpha=0.5).ask(facts)))
     reasons = {site: own.refused for site, own in ward.runtimes.items()}

@@ -26,7 +26,10 @@ def standing(tmp_path):
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
     outcome = run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+        session,
+        Replay(
+            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
+        ),
     )
     session.finish()
     return outcome
@@ -50,7 +53,7 @@ def test_a_study_that_shuts_a_site_out_holds_from_the_next_run_on(standing):
         hospitals.session(handlers).open()
 
 
-def test_a_new_policy_holds_from_the_next_run_on_and_a_broken_one_stops_the_site(standing):
+def test_a_new_policy_holds_from_the_next_run_and_a_broken_one_stops(standing):
     hospitals, _, handlers = standing
     whole_run(hospitals, handlers)
     policy = hospitals.folders["hospital-1"].policy_path
@@ -63,7 +66,7 @@ def test_a_new_policy_holds_from_the_next_run_on_and_a_broken_one_stops_the_site
     whole_run(hospitals, handlers)
 
 
-def test_an_old_invite_opens_no_run_and_a_repeated_one_gets_the_same_bytes(standing):
+def test_an_old_invite_opens_no_run_and_a_repeated_one_the_same(standing):
     hospitals, _, handlers = standing
     sent = []
 

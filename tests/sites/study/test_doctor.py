@@ -176,7 +176,7 @@ def test_identifiers_in_the_clear_are_found_and_hashed_ones_pass(site, unreachab
     assert make(7) not in shown(found)
 
 
-def test_what_looks_like_a_mistake_is_named_by_column_without_its_value(site, unreachable):
+def test_a_likely_mistake_is_named_by_column_without_its_value(site, unreachable):
     assert findings(site)["odd values"].state == "ok"
     table = pd.read_csv(site.path / "data.csv", dtype=str)
     table["dose"] = [f"{20 + number % 40}.5" for number in range(len(table))]

@@ -80,7 +80,7 @@ def test_loose_forms_forget_case_accents_and_blanks(text):
 
 
 @given(letters, st.lists(letters, max_size=5))
-def test_the_nearest_is_a_known_text_and_the_text_itself_where_it_is_known(text, known):
+def test_the_nearest_is_a_known_text_or_the_text_itself(text, known):
     near = nearest(text, known)
     assert near is None or near in known
     found = nearest(text, [text, *known])

@@ -166,7 +166,7 @@ def test_blocks_are_added_one_after_the_other(tmp_path, monkeypatch):
         store.close()
 
 
-def test_numbers_that_no_memory_holds_are_refused_before_they_are_made(tmp_path, monkeypatch):
+def test_tables_too_large_for_memory_are_refused_before_reading(tmp_path, monkeypatch):
     table = load_table(written(tmp_path, 100, np.random.default_rng(0)), SCHEMA)
     assert table.numbers().shape == (100, 3)
     monkeypatch.setattr(stored, "_memory_bytes", lambda: 2 * 100 * 3 * 8 - 1)

@@ -149,7 +149,7 @@ def test_a_category_of_numbers_is_read_in_the_file_s_notation():
         (PLAIN.replace("\n", ",\n").encode(), {}, "column 3 is empty", "skip_unnamed"),
     ],
 )
-def test_what_is_not_described_is_named_with_the_line_that_declares_it(
+def test_an_undescribed_value_is_named_with_a_line_to_declare_it(
     tmp_path, content, description, said, remedy
 ):
     with pytest.raises(errors.UnreadableDataError) as caught:
@@ -254,7 +254,7 @@ def test_a_number_outside_the_plausible_range_names_row_and_range(tmp_path):
     np.testing.assert_array_equal(found.values[:, 0], [44, np.nan, 45])
 
 
-def test_another_spelling_is_refused_with_the_nearest_and_the_line_that_takes_it(tmp_path):
+def test_another_spelling_is_refused_with_the_nearest_and_a_remedy(tmp_path):
     for cell, near in (
         ("Yes", "yes"),
         ("nein", "no"),
@@ -335,7 +335,7 @@ def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
     assert "cipherdag[excel]" in caught.value.remedy
 
 
-def test_stata_labels_are_categories_and_its_missing_codes_are_missing(tmp_path):
+def test_stata_labels_are_categories_and_missing_codes_are_missing(tmp_path):
     frame = pd.DataFrame({"groesse": [1.5, np.nan, 3.0], "smoker": [1, 0, 1]})
     labels = {"smoker": {0: "no", 1: "yes"}}
     frame.to_stata(tmp_path / "site.dta", write_index=False, value_labels=labels)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.questions.scores.score_sums import MOST_SCORE, Scores, ScoreSums, score_shape
+from cipherdag.questions.scores.score_sums import MOST_SCORE, RaoScores, RaoSums, score_shape
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.design import Expansion
@@ -211,11 +211,11 @@ class SiteScores:
         """Of tests of categories and numbers together: these read all columns."""
         return self._make()
 
-    def answer(self, question: ScoreSums) -> FloatVector:
+    def answer(self, question: RaoSums) -> FloatVector:
         """The site's scores and their moments as the question lays them out."""
         sizes = question.sizes
         # f of all tests first, and in the end of those of several components
-        sums = Scores(np.zeros(int(sizes.sum())), *np.zeros((5, question.n_tests)))
+        sums = RaoScores(np.zeros(int(sizes.sum())), *np.zeros((5, question.n_tests)))
         start = np.cumsum(sizes) - sizes
         first = 0
         for rows in question.rows():
@@ -239,11 +239,11 @@ class SiteScores:
 
     def _by_table(
         self,
-        question: ScoreSums,
+        question: RaoSums,
         rows: IndexArray,
         numbers: IndexArray,
         start: IndexArray,
-        sums: Scores,
+        sums: RaoScores,
     ) -> None:
         """Fill in the tests of categorical x and y whose conditioning sets have one size."""
         mine = question.by_table[numbers] & (question.sizes[numbers] > 0)
@@ -258,7 +258,7 @@ class SiteScores:
             sums.site_scores[tests], sums.sites[tests] = moments.site_scores
 
     def _of_numbers(
-        self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: Scores
+        self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: RaoScores
     ) -> None:
         """Fill in the tests of numbers whose conditioning sets have one size."""
         score, variance, rest = self._numbers.answer(rows)
