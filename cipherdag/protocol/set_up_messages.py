@@ -7,7 +7,8 @@ follow from them. A site's number is the same in every set-up of one cohort, and
 hold each other to what they committed to first: whoever leaves when it sees the lot gets no other.
 
 Leaks:
-    The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal.
+    The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal. All see
+    whether a site's rows are those that an earlier run of the same sites had.
 """
 
 from __future__ import annotations
