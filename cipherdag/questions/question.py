@@ -83,7 +83,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if said:
             raise PolicyRefusedError(
                 f"'{self.label}' would open {'; '.join(said)}, which the plan did not declare",
-                remedy="The installed algorithm is at fault: tell whoever wrote it.",
+                remedy="Report this to whoever wrote the algorithm.",
             )
 
     @property

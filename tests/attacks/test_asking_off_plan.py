@@ -309,9 +309,7 @@ def test_sites_that_are_told_one_sum_in_other_bytes_do_not_agree():
     ("more", "said"),
     [(sums(Quantity.BELIEFS), "beliefs in every edge"), ((), "what it does not name")],
 )
-def test_a_segment_that_the_plan_did_not_declare_is_refused(
-    monkeypatch, more, said
-):
+def test_a_segment_that_the_plan_did_not_declare_is_refused(monkeypatch, more, said):
     kind = type(next(PLANNED.ask(Facts(5, 3, min_contributors=3))))
     opened = kind.encodings.fget
     monkeypatch.setattr(

@@ -606,9 +606,7 @@ def test_a_site_that_is_not_activated_does_not_answer(hospitals):
 
 
 @pytest.mark.parametrize("address", [("elsewhere.example", 8002), ("localhost", 443)])
-def test_an_address_that_is_edited_after_activation_is_named(
-    hospitals, caplog, address
-):
+def test_an_address_that_is_edited_after_activation_is_named(hospitals, caplog, address):
     folder = hospitals.folders["hospital-0"]
     host, port = address
     settings = msgspec.structs.replace(folder.settings(), host=host, port=port)

@@ -371,7 +371,7 @@ def test_a_caller_that_asks_again_waits_for_the_answer_under_way(hospitals):
         release.wait(30)
         return honest(message)
 
-    kept._open = type("Slow", (), {"answer": staticmethod(slow)})
+    kept._open = type("Slow", (), {"answer": staticmethod(slow), "ledger": None})
     message = b"the same"
     with LocalSocket(hospitals.folders["hospital-0"].path, kept.handle, most=8):
         replies = []
