@@ -219,8 +219,8 @@ RESUME: Final = (
     "start a new run. Roles of the same sites stay the same: a study without it has others."
 )
 HALF: Final = (
-    "Restore asked.jsonl there, or resume the run that found them: without it these tests cannot be "
-    "asked again of the same rows."
+    "Restore asked.jsonl there, or resume the run that found them: without it these tests cannot "
+    "be asked again of the same rows."
 )
 DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never written down."
 
