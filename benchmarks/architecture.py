@@ -51,7 +51,7 @@ BUDGETS = {
     "pages": 267,
     "privacy": 5333,
     "program": 446,
-    "protocol": 6095,
+    "protocol": 6093,
     "questions": 5675,
     "results": 1486,
     "sites": 23035,

@@ -218,10 +218,7 @@ RESUME: Final = (
     "If it comes back and was not restarted, go on by `cipherdag coordinator run --resume`; else "
     "start a new run. Roles of the same sites stay the same: a study without it has others."
 )
-HALF: Final = (
-    "Restore asked.jsonl there, or resume the run that found them: without it these tests cannot "
-    "be asked again of the same rows."
-)
+HALF: Final = "Restore asked.jsonl there, or resume the run that found them: they are found once."
 DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never written down."
 
 
