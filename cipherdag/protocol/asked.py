@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
@@ -176,10 +177,7 @@ class Answers:
             )
             if (before.names, before.bits, before.dealt) != (line.names, line.bits, line.dealt):
                 raise self.contradiction()
-            self._lines[line.place] = Line(
-                **{key: getattr(line, key) for key in Line.__struct_fields__[:-1]},
-                signatures=(first, second),
-            )
+            self._lines[line.place] = replace(before, signatures=(first, second))
             return
         self._lines[line.place] = line
         count = len(line.names) // NAME_BYTES
