@@ -105,11 +105,6 @@ def lie(monkeypatch, hospitals, honest, amount):
     monkeypatch.setattr(SiteView, "answer", answer)
 
 
-def forget(hospitals, names=NAMES):
-    for name in names:
-        hospitals.folders[name].asked_path.unlink(missing_ok=True)
-
-
 def test_a_repeated_plan_is_answered_by_what_was_signed(clinics, monkeypatch):
     handlers = clinics.handlers()
     first, engine = run(clinics, handlers)
@@ -136,7 +131,7 @@ def test_a_liar_learns_nothing_by_plans_that_ask_again(clinics, monkeypatch, kep
         lie(monkeypatch, clinics, true, amount)
         for algorithm in (ALGORITHM, FedPC(alpha=0.05, max_cond_size=1), FedPC(alpha=0.01)):
             if not kept:
-                forget(clinics)
+                clinics.forget()
             found = bits(run(clinics, handlers, algorithm)[0])
             turned += sum(found[name] != honest[name] for name in found.keys() & honest.keys())
     assert (turned == 0) == kept
@@ -157,7 +152,7 @@ def test_bits_that_holders_signed_for_a_run_that_stopped_are_these(clinics, monk
     lie(monkeypatch, clinics, true, 200)
     told = bits(run(clinics, handlers, rounds=2)[0])
     monkeypatch.setattr(SiteView, "answer", true)
-    forget(clinics)
+    clinics.forget()
     assert told == bits(run(clinics, handlers, rounds=2)[0])
 
 
@@ -165,7 +160,7 @@ def test_a_holder_that_lost_its_record_is_named(clinics):
     handlers = clinics.handlers()
     stopped(clinics, handlers)
     lost = next(name for name in NAMES if clinics.folders[name].asked_path.exists())
-    forget(clinics, [lost])
+    clinics.forget([lost])
     with pytest.raises(SiteNotReadyError, match=rf"{lost}.*the other holder signed before"):
         run(clinics, handlers, rounds=2)
 

@@ -105,6 +105,7 @@ def test_a_run_goes_on_where_its_coordinator_crashed(
     reference = hospitals.session(hospitals.handlers(), **about)
     expected, _ = learn(reference, algorithm)
     hospitals.close()
+    hospitals.forget()
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
     crashing = CrashingEngine(handlers, operation, count)
@@ -143,6 +144,7 @@ def test_a_run_goes_on_where_its_coordinator_crashed(
 def test_a_coordinator_may_crash_in_every_round(hospitals, tmp_path):
     expected, _ = learn(hospitals.session(hospitals.handlers()))
     hospitals.close()
+    hospitals.forget()
     handlers = hospitals.handlers()
     engines, found = [], None
     while found is None:

@@ -61,6 +61,7 @@ def test_every_site_may_be_killed_at_every_message(hospitals, algorithm, protect
     reference = hospitals.session(hospitals.handlers(), **about(algorithm, protection))
     expected, _ = learn(reference, algorithm)
     hospitals.close()
+    hospitals.forget()
     engine = restarting(hospitals, hospitals.handlers(), when=lambda _operation, _site: True)
     session = hospitals.session(engine._handlers, engine=engine, **about(algorithm, protection))
     found, closed = learn(session, algorithm)
@@ -82,6 +83,7 @@ def test_a_site_killed_before_it_wrote_answers_anew(hospitals, algorithm, protec
         hospitals.session(hospitals.handlers(), **about(algorithm, protection)), algorithm
     )
     hospitals.close()
+    hospitals.forget()
     handlers, engine = hospitals.handlers(), None
     add, killed = SessionLog.add, []
 
@@ -110,6 +112,7 @@ def test_a_site_killed_before_it_wrote_answers_anew(hospitals, algorithm, protec
 def test_coordinator_and_sites_may_all_be_killed(hospitals, tmp_path):
     expected, _ = learn(hospitals.session(hospitals.handlers(), **about(CLOSED, "masking")), CLOSED)
     hospitals.close()
+    hospitals.forget()
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
     for operation, count in (

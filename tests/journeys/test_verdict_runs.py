@@ -141,6 +141,7 @@ def test_a_site_that_lets_bits_leave_refuses_a_plan_that_opens_sums(tmp_path):
     with pytest.raises(PolicyRefusedError, match="opens sums of tests"):
         session.open()
     hospitals.close()
+    hospitals.forget()
     session = hospitals.session(hospitals.handlers(), parameters=msgspec.to_builtins(CLOSED))
     assert session.open()
     hospitals.close()
@@ -262,6 +263,7 @@ def test_a_run_that_ended_for_want_of_a_role_goes_on_with_it(hospitals, tmp_path
     about = {"parameters": msgspec.to_builtins(CLOSED)}
     expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
     hospitals.close()
+    hospitals.forget()
     handlers, path = hospitals.handlers(), tmp_path / "journal.jsonl"
     away = RecordingEngine(
         handlers, forge=lambda operation, _, reply: b"" if operation == "secure" else reply

@@ -100,6 +100,11 @@ class Hospitals:
             journal=journal,
         )
 
+    def forget(self, names=None):
+        """Take away what sites know of bits that were found, so that they are found again."""
+        for name in names or self.folders:
+            self.folders[name].asked_path.unlink(missing_ok=True)
+
     def close(self):
         """Release every lock, as the end of the processes would."""
         while self.held:
