@@ -1,13 +1,13 @@
 """What each bit of a question says, so that no bit is found a second time from other answers.
 
-A bit of a threshold test is named by its two variables, S and its level, in whatever question it
-stands: a later plan may ask it among others. A bit of another question is named by the whole
-question and its place there. How many rows all sites have is no part of a name.
+A bit of a score test is named by its two variables, S and its level, in whatever question it
+stands: a later plan may ask it among others. How many rows all sites have is no part of the name,
+since a site could change it. A bit of another question is named by the whole question and its
+position there: a question that differs in anything finds all of its bits again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import combinations
 from typing import Final
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, IndexArray
-from cipherdag.questions.encodings import pack_blocks, position_sets
+from cipherdag.questions.encodings import by_block, pack_blocks, position_sets
 from cipherdag.questions.question import Bundle, Question, Resampled, tag_of
 from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
@@ -57,21 +57,14 @@ def _variables(question: Question) -> list[tuple[IndexArray, int]] | None:
     if isinstance(question, RaoBits):
         asked = len(question.levels)
         tests = [(rows, asked) for rows in question.question.rows()]
-        return [*tests, *((rows, 1) for rows in _first(question.question.rows(), question.able))]
+        able = np.arange(question.question.n_tests) < question.able
+        return [*tests, *((rows, 1) for rows in _chosen(question.question, able))]
     if isinstance(question, EvidenceVerdicts):
         inner = question.question
         return [(rows, 2) for rows in position_sets(inner.counts, inner.members, narrowest=2)]
     if isinstance(question, ScoreComparisons):
         return [(rows, 1) for rows in question.variables()]
     return None
-
-
-def _first(blocks: Sequence[IndexArray], count: int) -> list[IndexArray]:
-    """The first rows of some blocks, so many in all."""
-    ends = np.cumsum([len(rows) for rows in blocks])
-    return [
-        rows[: max(count - int(end) + len(rows), 0)] for rows, end in zip(blocks, ends, strict=True)
-    ]
 
 
 def remaining(question: Question, answered: BoolVector) -> tuple[Question | None, IndexArray]:
@@ -115,20 +108,17 @@ def _remaining(part: Question, answered: BoolVector) -> list[tuple[Question, Ind
     # tests whose bits are unknown at the same levels are asked together
     patterns, group = np.unique(np.vstack([asked, able]), axis=1, return_inverse=True)
     each = enumerate(patterns.T)
-    groups = [_group(part, np.flatnonzero(group.ravel() == n), pattern) for n, pattern in each]
-    return [rest for rest in groups if rest is not None]
+    return [_group(part, group.ravel() == n, pattern) for n, pattern in each if pattern.any()]
 
 
-def _group(
-    part: RaoBits, tests: IndexArray, pattern: BoolVector
-) -> tuple[Question, IndexArray] | None:
+def _group(part: RaoBits, chosen: BoolVector, pattern: BoolVector) -> tuple[Question, IndexArray]:
     """Some tests of a question at the levels of a pattern, whose last is whether they are able."""
-    if not pattern.any():
-        return None
-    n_tests, at, able = part.question.n_tests, np.flatnonzero(pattern[:-1]), pattern[-1]
+    tests, n_tests = np.flatnonzero(chosen), part.question.n_tests
+    at, able = np.flatnonzero(pattern[:-1]), pattern[-1]
+    counts, members = pack_blocks(_chosen(part.question, chosen))
     rest = msgspec.structs.replace(
         part,
-        question=_subset(part.question, tests),
+        question=msgspec.structs.replace(part.question, counts=counts, members=members),
         levels=tuple(part.levels[each] for each in at),
         able=len(tests) if able else 0,
     )
@@ -137,15 +127,10 @@ def _group(
     return rest, np.concatenate(positions)
 
 
-def _subset(question: RaoSums, tests: IndexArray) -> RaoSums:
-    """The question about some of its tests, in their order."""
-    ends = np.cumsum(question.counts)
-    blocks = [
-        rows[tests[(tests >= end - len(rows)) & (tests < end)] - (end - len(rows))]
-        for rows, end in zip(question.rows(), ends, strict=True)
-    ]
-    counts, members = pack_blocks(blocks)
-    return msgspec.structs.replace(question, counts=counts, members=members)
+def _chosen(question: RaoSums, tests: BoolVector) -> list[IndexArray]:
+    """The rows of some of its tests, in their order."""
+    blocks = question.rows()
+    return [rows[chosen] for rows, chosen in zip(blocks, by_block(blocks, tests), strict=True)]
 
 
 def _names(question: Question) -> list[bytes]:
