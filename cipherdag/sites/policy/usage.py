@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import IndexArray
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
@@ -143,7 +144,7 @@ class BitBudget:
     def __init__(self, policy: Policy, path: Path, columns: tuple[str, ...] = ()) -> None:
         self.counting = True
         self._most, self._path, self._columns = policy.max_bits_per_pair, path, columns
-        self._last: tuple[bytes, tuple[int, ...]] | None = None
+        self._last: tuple[bytes, bytes, tuple[int, ...]] | None = None
         self._spent: Counter[tuple[str, str]] | None = None
 
     def spend(self, session: bytes, question: Question, sites: tuple[int, ...]) -> None:
@@ -153,23 +154,23 @@ class BitBudget:
             PolicyRefusedError: More would be found of two columns than the policy allows.
             OutputError: The file cannot be written; then nothing may leave.
         """
-        asked = content_digest(question), sites
+        asked = session, content_digest(question), sites
         if not self.counting or asked == self._last:
             return
         counts = bits_by_pair(question, len(self._columns))
-        new = [(i, j, int(counts[i, j])) for i, j in np.argwhere(counts).tolist()]
-        spent = self.spent
-        for i, j, n_bits in new:
-            pair = self._pair(i, j)
-            if spent[pair] + n_bits > self._most:
+        pairs = np.nonzero(counts)
+        rows = np.column_stack([*pairs, counts[pairs]])
+        new = _by_pair(self._columns, rows)
+        for pair, n_bits in new.items():
+            if self.spent[pair] + n_bits > self._most:
                 raise PolicyRefusedError(
-                    f"{spent[pair] + n_bits:,} bits about '{pair[0]}' and '{pair[1]}' would be "
-                    f"found over all runs; max_bits_per_pair is {self._most:,}"
+                    f"{self.spent[pair] + n_bits:,} bits about '{pair[0]}' and '{pair[1]}' would "
+                    f"be found over all runs; max_bits_per_pair is {self._most:,}"
                 )
-        packed = zlib.compress(np.array(new, dtype="<i4").tobytes(), level=1)
+        packed = zlib.compress(rows.astype("<i4").tobytes(), level=1)
         append_entries(self._path, SpentBits(session.hex(), self._columns, packed))
         self._last = asked
-        spent.update({self._pair(i, j): n_bits for i, j, n_bits in new})
+        self.spent.update(new)
 
     @property
     def spent(self) -> Counter[tuple[str, str]]:
@@ -183,9 +184,7 @@ class BitBudget:
             try:
                 for entry in read_entries(self._path, SpentBits):
                     rows = np.frombuffer(zlib.decompress(entry.bits), dtype="<i4").reshape(-1, 3)
-                    for i, j, n_bits in rows.tolist():
-                        pair = sorted((entry.columns[i], entry.columns[j]))
-                        self._spent[pair[0], pair[1]] += n_bits
+                    self._spent.update(_by_pair(entry.columns, rows))
             except (OSError, ValueError, IndexError, zlib.error) as error:
                 raise SiteNotReadyError(
                     f"{self._path.name} cannot be read, so what was found before is not known",
@@ -202,6 +201,11 @@ class BitBudget:
         (first, second), most = self.spent.most_common(1)[0]
         return f"{said}; so far {most:,} at most, of '{first}' and '{second}'"
 
-    def _pair(self, i: int, j: int) -> tuple[str, str]:
-        first, second = sorted((self._columns[i], self._columns[j]))
-        return first, second
+
+def _by_pair(columns: Sequence[str], rows: IndexArray) -> dict[tuple[str, str], int]:
+    """Bits by the names of two columns, from rows (first, second, bits)."""
+    by_pair = {}
+    for i, j, n_bits in rows.tolist():
+        first, second = sorted((columns[i], columns[j]))
+        by_pair[first, second] = n_bits
+    return by_pair

@@ -20,8 +20,6 @@ from cipherdag.errors import SiteNotReadyError
 from cipherdag.protocol.asked import Answers, Context, Line
 from cipherdag.protocol.durable_files import append_entries, read_entries
 
-ASKED_FILE = "asked.jsonl"
-
 
 class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line, and the rows that it is about."""

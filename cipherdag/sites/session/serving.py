@@ -71,10 +71,9 @@ MOST_IN_VAIN = 60
 """Refusals and repeats within `VAIN_S`, each a line of the ledger, before a site falls silent."""
 VAIN_S = 60.0
 
-log = logging.getLogger("cipherdag.site")
-
-
 ROWS_PURPOSE: Final = b"cipherdag rows that were asked"
+
+log = logging.getLogger("cipherdag.site")
 
 
 def open_site(
@@ -115,7 +114,7 @@ def open_site(
         min_cell_size=policy.min_cell_size,
         device=settings.device,
         budget=budget.spend,
-        keyed=identity.draw_key(),
+        keyed=key,
     )
     about = rows_digest(ROWS_PURPOSE, table.codes, table.values, table.interventions)
     profile = SiteProfile(
