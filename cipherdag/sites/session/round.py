@@ -64,8 +64,7 @@ class FoundBits:
         """
         sites = current.ask.participants
         if self.context.digest:
-            if self._before is None:
-                self._before = self.asked.of(self.context)
+            self._before = self._before or self.asked.of(self.context)
             if lines := recall.lacks(self._before, sites):
                 return encoded(lines)
         if recall.rest is not None:
