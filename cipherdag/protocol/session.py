@@ -105,6 +105,7 @@ class Session:
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
+        self._told: tuple[bytes, ...] = ()
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._party: Party | None = None
@@ -194,7 +195,9 @@ class Session:
 
     def attributed(self) -> AbstractContextManager[None]:
         """Adds to an error about the last sum its round, and which sites' answers it covers."""
-        return attributed_to_round(self._number, map(self._name, self._covered), self._step - 1)
+        return attributed_to_round(
+            self._number, [self._plan.names[site] for site in self._covered], self._step - 1
+        )
 
     def ask(self, question: Question, shown: Presence | None = None) -> FloatVector:
         """The next step: the sums of the sites' answers, or verdicts on them, shape (values,).
@@ -218,7 +221,7 @@ class Session:
         while (opened := self._attempt(question, content)) is None:
             pass
         values = opened.values
-        self._go_on(question, pack(opened.content) if opened.content else b"", opened.content)
+        self._go_on(pack(opened.content) if opened.content else b"", opened.content)
         reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
         report = RoundReport.of(
             question,
@@ -250,20 +253,21 @@ class Session:
                 raise OutputError("the journal is of a run with other parameters")
             self._number, self._summed = ended.report.number, ended.report.n_sites
             opened = zlib.decompress(ended.opened) if ended.opened else b""
-            self._go_on(question, ended.opened, opened)
-            before = self._dropouts.all
-            before += [left for left in ended.report.left if left not in before]
+            self._told = self._earlier(question)
+            self._go_on(ended.opened, opened)
+            gone = self._dropouts.all
+            gone += [left for left in ended.report.left if left not in gone]
             self._reports.append(ended.report)
             self._before.update(ended.report.bytes_sent_per_site)
             return ended.array
         return None
 
-    def _go_on(self, question: Question, packed: bytes, content: bytes) -> None:
+    def _go_on(self, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self._sums = digest(b"sums", self._sums, recalled(self._known(question), content))
+        self._sums = digest(b"sums", self._sums, recalled(self._told, content))
         self._previous = packed
 
-    def _known(self, question: Question) -> tuple[bytes, ...]:
+    def _earlier(self, question: Question) -> tuple[bytes, ...]:
         return self._answers.told(question, self._covered) if question.opens_bits else ()
 
     @cached_property
@@ -289,16 +293,16 @@ class Session:
         for position, reason in replies.failures.items():
             self._dropouts.record(position, self._number, "finish", reason, in_sum=True)
         self._dropouts.require(tuple(replies.bodies), self._number, "finish")
-        self._result = agreed_result(replies.bodies, self._name)
-        return {self._name(position): closed for position, closed in replies.bodies.items()}
+        self._result = agreed_result(replies.bodies, self._plan.names)
+        return {self._plan.names[site]: closed for site, closed in replies.bodies.items()}
 
     def _attempt(self, question: Question, content: bytes) -> Aggregate | None:
         """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
         self._dropouts.require(self._present, self._number, "share")
         self._covered = self._present
-        known = self._known(question)
-        ask = Ask(self._number, self._present, self._step, content, self._previous, known)
+        self._told = self._earlier(question)
+        ask = Ask(self._number, self._present, self._step, content, self._previous, self._told)
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None
@@ -317,7 +321,7 @@ class Session:
         with self.attributed():
             if secure is None:
                 total = self._total(declared, shares)
-            elif learnt := secure.learn(shares, self._answers, self._present):
+            elif learnt := secure.learn(shares, self._answers):
                 self._give_up(self._present, learnt)
                 return None
             elif secure.recall.rest is None:
@@ -339,7 +343,7 @@ class Session:
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
         recall = Recall.of(question, self._context, ask.known, ask.participants)
-        about = self._channel, self._plan, bound_to, self._context, recall
+        about = self._channel, bound_to, self._context, recall
         return SecureRound.begun(*about, ask, self._sums, self._party)
 
     def _shares(
@@ -351,7 +355,7 @@ class Session:
         for position, share in list(replies.bodies.items()):
             if share.digest != declared.digest:
                 raise InconsistentQuestionError(
-                    "it answered another question", site=self._name(position)
+                    "it answered another question", site=self._plan.names[position]
                 )
             try:
                 if secure is not None:
@@ -383,16 +387,13 @@ class Session:
         replies = self._channel.exchange(operation, bodies, kind)
         for position, reason in replies.failures.items():
             raise SiteUnreachableError(
-                f"it did not answer the {operation} ({reason})", site=self._name(position)
+                f"it did not answer the {operation} ({reason})", site=self._plan.names[position]
             )
         return list(replies.bodies.values()), tuple(replies.envelopes.values())
 
     @cached_property
     def _protection(self) -> CoordinatorAggregation:
         return protection_kind(self._plan.protection).coordinator()
-
-    def _name(self, position: int) -> str:
-        return self._plan.cohort[position].name
 
     def _write(self, entry: log.Entry) -> None:
         if self._journal is not None:

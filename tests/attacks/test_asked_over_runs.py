@@ -14,7 +14,7 @@ from site_logs import REASONS
 
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import CipherdagError, ForgedSumError, SiteNotReadyError, SiteUnreachableError
+from cipherdag.errors import CipherdagError, ForgedSumError, KeyAgreementError, SiteUnreachableError
 from cipherdag.privacy.wire import decode
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
@@ -25,6 +25,7 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget
 from cipherdag.sites.record.asked_bits import AskedLine
+from cipherdag.sites.session.handshake import SetUp
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))
 LIAR = NAMES[1]
@@ -32,18 +33,19 @@ ALGORITHM = FedPC(alpha=0.05)
 
 
 class Counting(LocalEngine):
-    """Counts what every site is sent; of a site named it lets nothing back of one step."""
+    """Counts what every site is sent; of the bits of one batch, if named, it lets nothing back."""
 
-    def __init__(self, handlers, *, silent=(), after="open"):
+    def __init__(self, handlers, *, stops_at=0):
         super().__init__(handlers)
-        self.sent, self.silent, self.after = Counter(), silent, after
+        self.sent, self.stops_at, self.opened = Counter(), stops_at, 0
 
     def call(self, operation, messages, *, timeout_s):
         self.sent[operation] += len(messages)
         replies = super().call(operation, messages, timeout_s=timeout_s)
         if operation == "secure":
             step = decode(read_envelope(next(iter(messages.values()))).body, Secure).verb
-            if step == self.after and self.silent:
+            self.opened += step == "open"
+            if step == "open" and self.opened == self.stops_at:
                 return {site: SiteFailure("lost") for site in replies}
         return replies
 
@@ -137,10 +139,10 @@ def test_a_liar_learns_nothing_by_plans_that_ask_again(clinics, monkeypatch, kep
     assert (turned == 0) == kept
 
 
-def stopped(hospitals, handlers):
-    """A run that its coordinator stops as soon as the holders have signed the first bits."""
+def stopped(hospitals, handlers, batch=1):
+    """A run that its coordinator stops as soon as the holders have signed the bits of a batch."""
     with pytest.raises(SiteUnreachableError, match="open"):
-        run(hospitals, handlers, engine=Counting(handlers, silent=True))
+        run(hospitals, handlers, engine=Counting(handlers, stops_at=batch))
 
 
 def test_bits_that_holders_signed_for_a_run_that_stopped_are_these(clinics, monkeypatch):
@@ -156,13 +158,43 @@ def test_bits_that_holders_signed_for_a_run_that_stopped_are_these(clinics, monk
     assert told == bits(run(clinics, handlers, rounds=2)[0])
 
 
-def test_a_holder_that_lost_its_record_is_named(clinics):
+def lines_of(hospitals, name):
+    return len(hospitals.folders[name].asked_path.read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("lied", [False, True])
+def test_a_bit_that_one_holder_alone_signed_is_found_again_once(clinics, monkeypatch, lied):
+    """It has to be the same: otherwise no holder signs it, and nobody else sees it."""
     handlers = clinics.handlers()
-    stopped(clinics, handlers)
-    lost = next(name for name in NAMES if clinics.folders[name].asked_path.exists())
+    stopped(clinics, handlers, batch=2)
+    kept, lost = sorted(NAMES, key=lambda name: -lines_of(clinics, name))[:2]
     clinics.forget([lost])
-    with pytest.raises(SiteNotReadyError, match=rf"{lost}.*the other holder signed before"):
-        run(clinics, handlers, rounds=2)
+    before = clinics.folders[kept].asked_path.read_bytes()
+    if lied:
+        lie(monkeypatch, clinics, SiteView.answer, 200)
+        with pytest.raises(ForgedSumError, match="not what a holder signed before"):
+            run(clinics, handlers)
+        assert clinics.folders[kept].asked_path.read_bytes() == before
+        assert not clinics.folders[lost].asked_path.exists()  # what it was told, the others hold
+    else:
+        found = bits(run(clinics, handlers)[0])
+        again, engine = run(clinics, handlers)
+        assert engine.sent["secure"] == 0
+        clinics.forget()
+        assert found == bits(again) == bits(run(clinics, handlers)[0])
+
+
+def test_a_site_without_a_digest_of_its_rows_is_named(clinics, monkeypatch):
+    """With an empty one the bits of all sites would be found again in every run."""
+    true = SetUp.offer
+
+    def offer(self):
+        liar = self.plan.names[self.index] == LIAR
+        return msgspec.structs.replace(true(self), rows=b"") if liar else true(self)
+
+    monkeypatch.setattr(SetUp, "offer", offer)
+    with pytest.raises(KeyAgreementError, match=f"'{LIAR}' shows no digest of its rows"):
+        run(clinics, clinics.handlers())
 
 
 def test_other_rows_are_asked_anew_and_old_ones_are_not(clinics):

@@ -36,7 +36,7 @@ def line(bits, *, context=CONTEXT, step=1, holders=(0, 1)):
 def test_bits_of_a_line_are_found_by_name_and_sites():
     answers = Answers(CONTEXT)
     answers.add(encoded([line([True, False, True])]))
-    bits, lines = answers.of(NAMES[2] + b"z" * 16 + NAMES[1], SITES)
+    bits, _, lines = answers.of(NAMES[2] + b"z" * 16 + NAMES[1], SITES)
     assert bits.tolist() == [1, UNKNOWN, 0]
     assert len(lines) == 1
     assert answers.of(NAMES[0], SITES[:3])[0].tolist() == [UNKNOWN]
@@ -48,6 +48,24 @@ def test_two_halves_are_one_line():
     assert [bool(each) for each in halves[0].signatures] == [True, False]
     answers.add(encoded(halves))
     assert answers.lines == [line([True, False, True])]
+
+
+def test_a_line_of_both_holders_comes_before_one_of_a_single_holder():
+    half, whole = line([True, False, True], holders=(0,)), line([True, False, True], step=2)
+    for first, second in ((half, whole), (whole, half)):
+        answers = Answers(CONTEXT)
+        answers.add(encoded([first]))
+        assert answers.of(NAMES[0], SITES)[1].tolist() == [first is whole]
+        answers.add(encoded([second]))
+        assert answers.of(NAMES[0], SITES)[2] == [whole]
+
+
+def test_two_halves_that_differ_in_anything_are_two_answers():
+    first, second = (line([True, False, True], holders=(each,)) for each in (0, 1))
+    answers = Answers(CONTEXT)
+    answers.hold(first)
+    with pytest.raises(ForgedSumError, match="signed two answers"):
+        answers.hold(msgspec.structs.replace(second, predicates=bytes(32)))
 
 
 @pytest.mark.parametrize("step", [1, 2])

@@ -144,14 +144,14 @@ def _names(question: Question) -> list[bytes]:
         whole = blake2b(content, digest_size=NAME_BYTES).digest()
         return [_name(whole, b"%d" % position) for position in range(question.n_values)]
     tests = _tests(question.question)
-    about = b"%b %b" % (tag_of(RaoBits).encode(), repr(question.question.ordered).encode())
-    at_levels = [_name(about, b"%a" % level) for level in question.levels]
+    about = _name(tag_of(RaoBits).encode(), repr(question.question.ordered).encode())
+    at_levels = [_name(about, b"%a" % float(level)) for level in question.levels]
     named = [_name(level, test) for level in at_levels for test in tests]
     return named + [_name(_name(about, ABLE), test) for test in tests[: question.able]]
 
 
 def _name(about: bytes, part: bytes) -> bytes:
-    return blake2b(part, digest_size=NAME_BYTES, key=about[:64]).digest()
+    return blake2b(part, digest_size=NAME_BYTES, key=about).digest()
 
 
 def _tests(question: RaoSums) -> list[bytes]:
