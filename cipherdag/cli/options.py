@@ -255,7 +255,7 @@ def show_account(result: Run[Any], truth: CausalGraph | None) -> None:
     releases = {name: read_releases(ledger) for name, ledger in result.ledgers.items()}
     lines = result.account_lines(truth)
     if releases:
-        lines += ["", *release_lines(releases)]
+        lines += ["", *release_lines(releases, result.declared)]
     click.echo("\n".join(lines))
 
 

@@ -316,7 +316,9 @@ def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
         for release in releases:
             click.echo(json.dumps(msgspec.structs.asdict(release)))
         return
-    click.echo("\n".join(release_history(releases)) or "Nothing has left this site.")
+    click.echo(
+        "\n".join(release_history(releases, folder.declared)) or "Nothing has left this site."
+    )
 
 
 @site.command("result")

@@ -32,10 +32,10 @@ MOST_NAMES = 8
 
 
 def heading(algorithm: Algorithm[Any, Any], n_sites: int, protection: str) -> str:
-    """The line above the rounds: of which tests open bits, and what protects sums."""
-    tests = "tests by bits, " if getattr(algorithm, "closed", False) else ""
-    sums = f"sums {protection_kind(protection).left}"
-    return f"{algorithm.title} · {counted(n_sites, 'site')} · {tests}{sums}"
+    """The line above the rounds: whether bits may be opened, and what protects sums."""
+    bits = "bits in sealed parts, " if any(each.sealed for each in algorithm.disclosures()) else ""
+    left = f"{bits}sums {protection_kind(protection).left}"
+    return f"{algorithm.title} · {counted(n_sites, 'site')} · {left}"
 
 
 def round_line(report: RoundReport, label: str = "") -> str:

@@ -228,11 +228,13 @@ def test_bits_noise_and_one_site_s_numbers_are_no_exact_sums():
     said = sentences(
         [
             Disclosure(Quantity.DECISION, Precision.BIT),
+            Disclosure(Quantity.MISSING, Precision.BIT, Whose.ANY),
             Disclosure(Quantity.WORST_REGRET, Precision.ROUNDED, Whose.ONE),
             Disclosure(Quantity.SHARES, Precision.NOISY),
         ]
     )
     assert [each.split(": ")[0] for each in said] == [
+        "One bit each of any site, not whose",
         "One bit each over all sites",
         "Sums with noise over all sites",
         "The largest of any site, not whose",

@@ -200,7 +200,7 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             "Decide before ",
             f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
             "sees bits and sums only. All sites see the same.",
-            "Answers to tests leave in sealed parts: one bit of each is read.",
+            "Answers that bits are computed from leave in sealed parts: only the bits are read.",
             "Opened: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",

@@ -38,12 +38,7 @@ from cipherdag.findings.finding import Finding
 from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
-from cipherdag.questions.ci_tests import (
-    CI_TESTS,
-    CITestSpec,
-    ColumnTypes,
-    offered_tests,
-)
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offered_tests
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two

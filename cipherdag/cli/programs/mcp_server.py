@@ -96,7 +96,7 @@ class ReadOnly:
             folder: A site's folder, or the folder of a result.
         """
         from cipherdag.audit.auditing import site_ledger, verify
-        from cipherdag.results.folder import read_folder_releases
+        from cipherdag.results.folder import declared_in, read_folder_releases
         from cipherdag.results.sentences import release_history, release_lines
         from cipherdag.sites.record.ledger import read_releases
         from cipherdag.sites.study.site_folder import SiteFolder
@@ -106,9 +106,9 @@ class ReadOnly:
         if site.settings_path.exists():
             if not site.study_path.exists():
                 raise OutputError(f"{folder} is not activated: nothing can have left it")
-            said = release_history(read_releases(site_ledger(site)[0]))
+            said = release_history(read_releases(site_ledger(site)[0]), site.declared)
         else:
-            said = release_lines(read_folder_releases(target))
+            said = release_lines(read_folder_releases(target), declared_in(target))
         records = {check.head.site: check.head.records for check in verify(target)}
         return {"verified": True, "records": records, "sentences": said}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.questions.disclosure import Quantity, bits, sums
+from cipherdag.questions.disclosure import Quantity, of_any, sums
 from cipherdag.questions.encodings import Encoding, finest_grid, moment_encoding
 from cipherdag.questions.pooled_data import OnScales, check_categories
 from cipherdag.questions.question import Question
@@ -107,7 +107,7 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
     """
 
     discloses = (
-        *bits(Quantity.NEGATIVE),
+        *of_any(Quantity.NEGATIVE),
         *sums(Quantity.EVENTS, Quantity.LOG_RANK, Quantity.SITES),
     )
     countable = True
@@ -146,7 +146,7 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
         return (
             cells,
             cells,
-            Encoding(1, 1.0, bits(Quantity.NEGATIVE), comparison=True),
+            Encoding(1, 1.0, of_any(Quantity.NEGATIVE), comparison=True),
             of_test(length=groups),
             of_test(length=groups, resolution_bits=grid),
             of_test(length=groups * (groups + 1) // 2, resolution_bits=grid, signed=True),

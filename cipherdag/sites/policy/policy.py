@@ -52,8 +52,8 @@ _COMMENTS = {
     "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
     "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
-    "reveal": '"bits": of a test only whether it says dependent is opened; "sums": also the sums\n'
-    "# that it is computed from, from which small counts may follow.",
+    "reveal": '"bits": of a test a bit or two are opened, at most ten; "sums": also the sums\n'
+    "# behind them, from which small counts may follow, or with votes one site's p-values.",
     "min_cell_size": "Smallest count that a pooled count may come from.",
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
@@ -83,8 +83,7 @@ class Policy:
             (``manual``), or it passes where it differs by enough of them.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
             without approval; none at all is allowed too.
-        reveal: What may be opened of tests: ``bits``, whether each says dependent, or also
-            ``sums``.
+        reveal: What may be opened of tests: ``bits``, or also the ``sums`` behind them.
         min_rows: Fewest rows the site must hold.
         max_rounds: Most rounds of a run.
         max_tests: Most conditional-independence tests computed in a run.
@@ -295,9 +294,10 @@ class Policy:
         used = parameters_used(plan)
         if self.reveal == "bits" and opened_of_tests(plan) == "sums":
             raise PolicyRefusedError(
-                "the plan opens sums of tests, and the site's policy lets bits of them leave",
-                remedy='Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums" '
-                "in policy.toml, if small counts may follow from what is opened.",
+                "the plan opens sums of tests, or one site's p-values, and the site's policy lets "
+                "bits of them leave",
+                remedy='Plan with --reveal bits (Python: reveal="bits") and no votes; or write '
+                'reveal = "sums" in policy.toml, if small counts may follow from what is opened.',
             )
         check_steps(plan)
         for rule in sorted(self.parameters):

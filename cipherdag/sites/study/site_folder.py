@@ -24,19 +24,24 @@ Leaks:
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from cipherdag.errors import ParameterError, SiteNotReadyError, UnreadableDataError
+from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError, UnreadableDataError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.secrecy import open_to_others
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.site_log import SITE_LOG
+from cipherdag.questions.disclosure import Disclosure
 from cipherdag.sites.policy.approvals import Approvals
+from cipherdag.sites.policy.parameter_rules import declared
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import Inside, make_private_folder
+from cipherdag.sites.record.run_record import PLAN_FILE
 from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.study import EngineName, SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
@@ -209,6 +214,13 @@ class SiteFolder:
     def approvals(self) -> Approvals:
         """The plans that asked for approval, with what people decided on them."""
         return Approvals(self.runs, self.identity().public)
+
+    def declared(self, session: str) -> frozenset[Disclosure]:
+        """What a run declared; nothing is known where its plan cannot be read."""
+        with suppress(CipherdagError):
+            plan = Plan.read(self.runs / session / PLAN_FILE)
+            return declared(plan.algorithm, plan.parameters)
+        return frozenset()
 
     def policy(self) -> Policy:
         """The content of ``policy.toml``."""

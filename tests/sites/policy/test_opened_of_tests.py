@@ -16,13 +16,14 @@ MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in 
 SUMS = [
     FedPC(reveal="sums"),
     FedPC(evidence="vote"),
+    FedPC(evidence="vote", reveal="bits"),
     FedPC(evidence="fisher"),
     FedPC(evidence="pooled"),
     FedFCI(reveal="sums"),
     FedCMFS(reveal="sums"),
     FedCMFS(evidence="stratified"),
 ]
-BITS = [FedPC(), FedPC(evidence="vote", reveal="bits"), FedFCI(), FedCMFS()]
+BITS = [FedPC(), FedFCI(), FedCMFS()]
 
 
 def planned(algorithm):
