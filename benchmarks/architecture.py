@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5333,
     "program": 446,
     "protocol": 6093,
-    "questions": 5675,
+    "questions": 5687,
     "results": 1486,
     "sites": 23035,
     "statistics": 1689,

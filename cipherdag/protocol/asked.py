@@ -219,7 +219,8 @@ class Answers:
     def contradiction(self) -> ForgedSumError:
         """Two answers to one question were signed."""
         return ForgedSumError(
-            f"{self._context.holders}, which find the bits, signed two answers to one question"
+            f"{self._context.holders}, which find the bits, found two answers to one question",
+            remedy="Find out with all sites whose answer changed: these rows are asked no more.",
         )
 
 
