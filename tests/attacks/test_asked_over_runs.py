@@ -59,12 +59,17 @@ def clinics(tmp_path):
     hospitals.close()
 
 
-def run(hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None):
+def plan_of(hospitals, algorithm=ALGORITHM):
+    parameters = msgspec.to_builtins(algorithm)
+    return hospitals.plan(algorithm="fedpc", versions=computed_with(), parameters=parameters)
+
+
+def run(
+    hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None, plan=None
+):
     """The questions and bits of a plan's rounds, and the engine that carried them."""
     engine = engine or Counting(handlers)
-    parameters = msgspec.to_builtins(algorithm)
-    about = {"algorithm": "fedpc", "versions": computed_with(), "parameters": parameters}
-    plan = hospitals.plan(**about) if journal is None or journal.plan is None else journal.plan
+    plan = plan or (journal and journal.plan) or plan_of(hospitals, algorithm)
     session = hospitals.session(handlers, plan=plan, engine=engine, journal=journal)
     facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     asking, sums, opened = algorithm.ask(facts), None, []
@@ -197,18 +202,53 @@ def test_a_site_without_a_digest_of_its_rows_is_named(clinics, monkeypatch):
         run(clinics, clinics.handlers())
 
 
+def changed(hospitals, name):
+    """One site's data from now on with its last row twice; returns how to change them back."""
+    path = hospitals.folders[name].path / "data.csv"
+    before = path.read_text("utf-8")
+    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    return lambda: path.write_text(before, "utf-8")
+
+
+def approved(hospitals, handlers):
+    """A plan that the sites approve one after the other, and what each was told of it."""
+    plan, told = plan_of(hospitals), {}
+    for name, folder in hospitals.folders.items():
+        if name == LIAR:
+            continue
+        with pytest.raises(CipherdagError, match="until a person of this site approves it"):
+            run(hospitals, handlers, plan=plan)
+        (asked,) = filter(folder.approvals().waits, folder.approvals().runs())
+        told[name] = asked.consider
+        folder.approvals().decide(asked.session, "approved", folder.identity())
+    return plan, told
+
+
 def test_other_rows_are_asked_anew_and_old_ones_are_not(clinics):
     handlers = clinics.handlers()
     first, _ = run(clinics, handlers)
-    path = clinics.folders[LIAR].path / "data.csv"
-    before = path.read_text("utf-8")
-    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    change_back = changed(clinics, LIAR)
     _, engine = run(clinics, handlers)
     assert engine.sent["secure"] > 0
-    path.write_text(before, "utf-8")
-    again, engine = run(clinics, handlers)
+    change_back()
+    again, engine = run(clinics, handlers, plan=approved(clinics, handlers)[0])
     assert engine.sent["secure"] == 0
     assert bits(again) == bits(first)
+
+
+def test_changed_rows_are_named_to_a_person_before_the_next_run(clinics):
+    """Whoever changes its rows before every run asks everything anew, but not unseen."""
+    handlers = clinics.handlers()
+    run(clinics, handlers)
+    changed(clinics, LIAR)
+    run(clinics, handlers)
+    plan, told = approved(clinics, handlers)
+    assert {*told} == {*NAMES} - {LIAR}
+    assert all(f"the rows of '{LIAR}' changed" in each for each in told.values())
+    run(clinics, handlers, plan=plan)
+    changed(clinics, LIAR)
+    run(clinics, handlers)
+    assert approved(clinics, handlers)[1] == told
 
 
 @pytest.mark.parametrize("cut", [True, False])

@@ -48,7 +48,7 @@ _COMMENTS = {
     "min_sites_bits": "Smallest number of sites in a run that opens bits of tests alone.",
     "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
     "allow_dropouts": "Whether a run may go on without a site that left it.",
-    "approve_cohorts": '"manual": a run with other sites than an earlier one waits for approval.',
+    "approve_cohorts": '"manual": a run of other sites, or of rows that changed, waits.',
     "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
     "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
@@ -79,8 +79,8 @@ class Policy:
         allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
         min_sites: Smallest cohort under a protection, but where bits of tests alone are opened.
         min_sites_bits: Smallest cohort there; two sites hold the shares of all sums together.
-        approve_cohorts: Whether a person approves a run with other sites than earlier runs
-            (``manual``), or it passes where it differs by enough of them.
+        approve_cohorts: Whether a person approves a run with other sites than earlier runs, or with
+            rows that changed (``manual``), or it passes where it differs by enough sites.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
             without approval; none at all is allowed too.
         reveal: What may be opened of tests: ``bits``, whether each says dependent, or also
