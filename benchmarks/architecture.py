@@ -50,11 +50,11 @@ BUDGETS = {
     "graphs": 6344,
     "pages": 267,
     "privacy": 5333,
-    "program": 446,
+    "program": 444,
     "protocol": 6093,
     "questions": 5687,
     "results": 1486,
-    "sites": 23073,
+    "sites": 23081,
     "statistics": 1689,
     "the root": 994,
 }
