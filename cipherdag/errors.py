@@ -107,7 +107,7 @@ class ParameterError(CipherdagError):
 class PrivacyError(CipherdagError):
     __doc__ = summary = "Refused so that nothing leaks"
     exit_code = 3
-    effect = "the run stopped; no result was written and the refused message opened nothing"
+    effect = "the run stopped; no result was written and the refused message disclosed nothing"
     default_remedy = "Do not retry before the cause is understood: the refusal protects data."
 
 
@@ -156,12 +156,12 @@ class KeyAgreementError(PrivacyError):
 
 
 class ComparisonKeyError(KeyAgreementError):
-    __doc__ = "Keys of secure tests were altered, or dealer and twin dealt differently."
-    default_remedy = "Stop: the dealer, its twin or the coordinator lies. Set the run up anew."
+    __doc__ = "Keys of secure tests were altered, or dealer and verifier dealt differently."
+    default_remedy = "Stop: the dealer, the verifier or the coordinator lies. Set the run up anew."
 
 
 class SpentKeyError(ReplayError):
-    __doc__ = "A holder of secure tests is asked for a step twice."
+    __doc__ = "A computing party of secure tests is asked for a step twice."
     default_remedy = "Start a new run: what is answered twice from one seed would show sums."
 
 
@@ -180,7 +180,7 @@ class ShareError(PrivacyError):
 class OpeningRefusedError(PrivacyError):
     """A site will not open this ciphertext."""
 
-    default_remedy = "Only the sum over the sites asked is ever opened, once."
+    default_remedy = "Only the sum over the sites asked is ever disclosed, once."
 
 
 class BoundExceededError(PrivacyError):
@@ -199,7 +199,7 @@ class AggregateRangeError(PrivacyError):
 
 
 class ForgedSumError(PrivacyError):
-    """An opened sum is not the sum of the sites' answers."""
+    """A disclosed sum is not the sum of the sites' answers."""
 
     default_remedy = (
         "The coordinator, its network or another site altered it: end the study, and ask them. "

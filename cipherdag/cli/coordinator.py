@@ -40,7 +40,7 @@ valid_days_option = click.option(
 
 @click.group()
 def coordinator() -> None:
-    """The coordinator's side: open a study, enrol sites, run, shut a site out."""
+    """The coordinator's side: open a study, enrol sites, run, revoke a site."""
     from cipherdag.privacy.secrecy import leave_no_core
 
     leave_no_core()
@@ -210,9 +210,9 @@ def coordinator_renew(folder: CoordinatorFolder, *, valid_days: int, as_json: bo
 @as_json_option
 @outside_a_run("nothing was changed")
 def coordinator_revoke(name: str, folder: CoordinatorFolder, *, as_json: bool) -> None:
-    """Shut site NAME out of the study and of the server, and write the others' new approvals."""
+    """Revoke site NAME in the study and at the server, and write the others' new approvals."""
     done = _approved(folder.revoke(name), folder)
-    hello = f"'{name}' is shut out. The others pin it until they activate their new approval:"
+    hello = f"'{name}' is revoked. The others pin it until they activate their new approval:"
     printed(done, [hello, *_send(done)], as_json=as_json)
 
 

@@ -214,7 +214,7 @@ def _say_what_is_not_protected(name: str, source: str) -> None:
     opened = sentences(cls(**grouped(cls, cls.published[source].parameters)).disclosures())
     click.echo(
         f"As published ({source}): small counts are not protected, nor what one site alone can "
-        f"test. Opened: {' '.join(opened)}",
+        f"test. Disclosed: {' '.join(opened)}",
         err=True,
     )
 

@@ -272,7 +272,7 @@ def outside_a_run(effect: str) -> Iterator[None]:
 
 TWO_SITES = (
     "There are two sites: a sum over both would tell each the other's part, so only bits of tests "
-    "can be opened, and each site learns the number of rows of the other."
+    "can be disclosed, and each site learns the number of rows of the other."
 )
 """What two sites mean for privacy, said before a run over them."""
 _PATTERN = frozenset("*?[")

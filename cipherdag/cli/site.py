@@ -235,7 +235,7 @@ def site_engine(door: Path) -> None:
 
 @site.command("status")
 @click.argument("session", default="")
-@click.option("--details", is_flag=True, help="Say all settings, and all that the run opens.")
+@click.option("--details", is_flag=True, help="Say all settings, and all that the run discloses.")
 @in_site
 @as_json_option
 @outside_a_run("nothing was changed")

@@ -165,7 +165,7 @@ def _phrases(row: dict[str, Any]) -> Iterator[str]:
 
 
 def separation_rows(evidence: GraphEvidence) -> Cells:
-    """A row of `SEPARATIONS` for every pair without an edge, as far as it was opened."""
+    """A row of `SEPARATIONS` for every pair without an edge, as far as it was disclosed."""
     return [
         (pair.first, pair.second, None, None)
         if pair.given is None

@@ -132,7 +132,7 @@ class Context:
         holders = [self.identities[each] for each in self.roles.holders]
         signed = [pair for pair in zip(holders, line.signatures, strict=True) if pair[1]]
         if not signed:
-            raise ForgedSumError("no holder signed an earlier answer")
+            raise ForgedSumError("no computing party signed an earlier answer")
         check_signatures(of_batch, line.bits, line.dealt, signed)
 
     @property
@@ -255,7 +255,7 @@ class Recall:
         answers.add(told)
         known, lines = answers.of(names, sites)
         if not all(all(line.signatures) for line in lines):
-            raise ForgedSumError("one holder alone signed an earlier answer")
+            raise ForgedSumError("one computing party alone signed an earlier answer")
         rest, places = remaining(question, known != UNKNOWN)
         apart = _split(names)
         left = b"".join(apart[place] for place in places)

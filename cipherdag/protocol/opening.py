@@ -311,7 +311,7 @@ class SecureRound:
         for index, holder in enumerate(self.context.roles.holders):
             if not all(line.signatures[index] for line in lines):
                 raise SiteNotReadyError(
-                    "it does not have bits that the other holder signed before",
+                    "it does not have bits that the other computing party signed before",
                     site=self.plan.names[holder],
                     remedy=HALF,
                 )

@@ -161,7 +161,9 @@ def test_a_holder_that_lost_its_record_is_named(clinics):
     stopped(clinics, handlers)
     lost = next(name for name in NAMES if clinics.folders[name].asked_path.exists())
     clinics.forget([lost])
-    with pytest.raises(SiteNotReadyError, match=rf"{lost}.*the other holder signed before"):
+    with pytest.raises(
+        SiteNotReadyError, match=rf"{lost}.*the other computing party signed before"
+    ):
         run(clinics, handlers, rounds=2)
 
 
@@ -207,7 +209,7 @@ def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatc
     ):
         other = msgspec.structs.replace(entry, line=msgspec.structs.replace(entry.line, **change))
         clinics.folders[LIAR].asked_path.write_bytes(msgspec.json.encode(other) + b"\n")
-        with pytest.raises(ForgedSumError, match="both holders found|no holder"):
+        with pytest.raises(ForgedSumError, match="both computing parties found|no computing party"):
             run(clinics, handlers)
 
 
