@@ -41,9 +41,9 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 14784,
+    "algorithms": 14783,
     "audit": 1503,
-    "cli": 4592,
+    "cli": 4569,
     "deployment": 1888,
     "federation": 1814,
     "findings": 3996,
@@ -51,8 +51,8 @@ BUDGETS = {
     "pages": 267,
     "privacy": 5333,
     "program": 446,
-    "protocol": 6093,
-    "questions": 5675,
+    "protocol": 6091,
+    "questions": 5660,
     "results": 1486,
     "sites": 23035,
     "statistics": 1689,

@@ -12,7 +12,6 @@ from click.core import ParameterSource
 
 from cipherdag.cli.help import example
 from cipherdag.cli.options import (
-    EXISTING_FOLDER,
     FILE,
     FOLDER,
     FORCE,
@@ -20,6 +19,7 @@ from cipherdag.cli.options import (
     NEW_FILE,
     PROTECTION,
     SEED,
+    folder_option,
     following,
     out_options,
     say,
@@ -100,7 +100,7 @@ def connected_command(name: str) -> click.Command:
         *parameter_options(name),
         PROTECTION,
         *out_options(),
-        _in_coordinator(),
+        folder_option(),
         *waiting_options(),
         SEED,
         LIVE,
@@ -112,7 +112,7 @@ def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
     parameters = [
-        *asking_options(), *parameter_options(name), PROTECTION, out, _in_coordinator(), SEED,
+        *asking_options(), *parameter_options(name), PROTECTION, out, folder_option(), SEED,
         click.Option(["--force"], **FORCE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
     ]  # fmt: skip
@@ -133,16 +133,6 @@ def _asking(
         help=f"{use_of(name)}\n\n{more}",
         short_help=use_of(name),
         epilog=example(f"cipherdag coordinator {verb} {name} {purpose}{needed(name)}"),
-    )
-
-
-def _in_coordinator() -> click.Option:
-    return click.Option(
-        ["--dir", "folder"],
-        type=EXISTING_FOLDER,
-        default=".",
-        show_default="this folder",
-        help="Folder of the coordinator.",
     )
 
 
@@ -238,7 +228,7 @@ def resumable_group(
         params=[
             click.Option(["--resume"], type=FOLDER, help=resume),
             click.Option(["--plan"], type=FILE, help=planned),
-            _in_coordinator(),
+            folder_option(),
             *options,
         ],
         invoke_without_command=True,

@@ -107,6 +107,18 @@ LIVE = click.Option(
 )
 
 
+def folder_option(opened: Callable[[Path], Any] = Path) -> click.Option:
+    """``--dir``, as what is opened there."""
+    return click.Option(
+        ["--dir", "folder"],
+        type=EXISTING_FOLDER,
+        default=".",
+        show_default="this folder",
+        callback=lambda _context, _option, folder: opened(folder),
+        help="Folder of the site or coordinator.",
+    )
+
+
 def out_options() -> list[click.Option]:
     """Options for the destination of a result."""
     return [
