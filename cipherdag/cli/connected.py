@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.cli.help import example
+from cipherdag.cli.in_process import resume_run
 from cipherdag.cli.options import (
     FILE,
     FOLDER,
@@ -209,31 +210,37 @@ def _carry_out(
 
 
 def resumable_group(
-    name: str, make: Callable[[str], click.Command], summary: str, *, takes_files: bool = False
+    name: str,
+    make: Callable[[str], click.Command],
+    summary: str,
+    *,
+    takes_files: bool = False,
+    connected: bool = True,
 ) -> AlgorithmGroup:
-    """A group of algorithms' commands that can also go on with a coordinator's run.
+    """A group of algorithms' commands that can also go on with a run that was stopped.
 
-    ``summary`` says what the group does, without a full stop.
+    Connected, with one over real sites, too, and carry out a plan of such a run. ``summary`` says
+    what the group does, without a full stop.
     """
-    resume = (
-        "Go on with the stopped run in this folder: the one that it named, or after a crash of "
-        "the coordinator the one under runs/."
-    )
+    resume = "Go on with a run that was stopped, in the folder that it named"
     planned = "Carry out the plan in this file, which `coordinator plan` wrote."
-    options = [*waiting_options(), *out_options()]
+    more = "; after a crash of the coordinator in the one under runs/" if connected else ""
+    params: list[click.Parameter] = [
+        click.Option(["--resume"], type=FOLDER, help=f"{resume}{more}."),
+        *out_options(),
+    ]
+    if connected:
+        plan = click.Option(["--plan"], type=FILE, help=planned)
+        params[1:1] = [plan, folder_option(), *waiting_options()]
+    saved = ", carry out a saved plan," if connected else ""
     return AlgorithmGroup(
         name,
         make,
         takes_files=takes_files,
-        params=[
-            click.Option(["--resume"], type=FOLDER, help=resume),
-            click.Option(["--plan"], type=FILE, help=planned),
-            folder_option(),
-            *options,
-        ],
+        params=params,
         invoke_without_command=True,
         callback=_resume_or_command,
-        help=f"{summary}, carry out a saved plan, or go on with a run that was cut short.",
+        help=f"{summary}{saved} or go on with a run that was stopped.",
     )
 
 
@@ -243,8 +250,8 @@ def _resume_or_command(
     /,
     *,
     resume: Path | None,
-    plan: Path | None,
-    folder: Path,
+    plan: Path | None = None,
+    folder: Path | None = None,
     **options: Any,
 ) -> None:
     """Go on with a run, carry out a plan, or leave it to the subcommand that starts one."""
@@ -252,13 +259,17 @@ def _resume_or_command(
         raise click.UsageError("--resume goes on with a run, and --plan begins one: name one")
     if (resume or plan) is not None and context.invoked_subcommand is not None:
         raise click.UsageError("--resume and --plan say which algorithm runs: name none")
-    default = ParameterSource.DEFAULT
-    given = [each for each in ("folder", *options) if context.get_parameter_source(each) != default]
+    usual = (ParameterSource.DEFAULT, None)
+    given = [
+        each for each in ("folder", *options) if context.get_parameter_source(each) not in usual
+    ]
     if (resume or plan) is None and given and context.invoked_subcommand is not None:
         raise click.UsageError("an algorithm's options stand after its name")
-    if resume is not None:
+    if resume is not None and folder is None:  # of sites in this process alone
+        resume_run(resume, **options)
+    elif resume is not None:
         _resume(resume, **options)
-    elif plan is not None:
+    elif plan is not None and folder is not None:
         _saved_plan(plan, folder, **options)
     elif context.invoked_subcommand is None:
         raise nothing_named(context)
@@ -276,7 +287,6 @@ def _saved_plan(
 
 
 def _resume(folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any) -> None:
-    from cipherdag.cli.in_process import resume_run
     from cipherdag.federation.simulated import Federation
     from cipherdag.results.folder import UNFINISHED, new_result_folder
 

@@ -19,7 +19,7 @@ from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import coordinator, site_carry
 from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
-from cipherdag.cli.in_process import edges, run_command, simulate_group
+from cipherdag.cli.in_process import edges, run_command, simulate_command
 from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.parameters import graph_of, other_sets
@@ -68,7 +68,13 @@ for command in (
         "Run an algorithm over several sites' files",
         takes_files=True,
     ),
-    simulate_group(),
+    resumable_group(
+        "simulate",
+        simulate_command,
+        "Split one file over several sites and run an algorithm",
+        takes_files=True,
+        connected=False,
+    ),
     repeat,
     demo,
     schema,
