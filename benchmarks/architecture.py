@@ -43,10 +43,10 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14783,
     "audit": 1503,
-    "cli": 4552,
+    "cli": 4525,
     "deployment": 1888,
     "federation": 1814,
-    "findings": 3996,
+    "findings": 3968,
     "graphs": 6344,
     "pages": 267,
     "privacy": 5333,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 6091,
     "questions": 5660,
     "results": 1486,
-    "sites": 23035,
+    "sites": 23033,
     "statistics": 1689,
     "the root": 994,
 }

@@ -47,7 +47,6 @@ SMALL_COUNTS = (
 
 if TYPE_CHECKING:
     from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
-    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.run import Run
 
 
@@ -125,18 +124,6 @@ def _learnt(folder: Path) -> Run[GraphFinding[AnyGraph]]:
     return Run.load(folder, GraphFinding)
 
 
-def _dag_of(finding: GraphFinding[AnyGraph]) -> CausalGraph:
-    """The DAG of a learnt graph."""
-    from cipherdag.findings.graph import LearntGraph
-
-    if not isinstance(finding, LearntGraph):
-        raise errors.OutputError(
-            f"a {finding.graph.kind.upper()} stands for no single class of DAGs",
-            remedy="Leave --dag out.",
-        )
-    return finding.dag
-
-
 @graph.command("show")
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--svg", type=NEW_FILE, help="Draw into this file instead.")
@@ -201,10 +188,16 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 @as_json_option
 def graph_export(folder: Path, kind: str, out: Path, *, dag: bool, as_json: bool) -> None:
     """Write a result's graph in another format."""
+    from cipherdag.findings.graph import LearntGraph
     from cipherdag.graphs.exports import export_graph
 
     finding = _learnt(folder).finding
-    export_graph(_dag_of(finding) if dag else finding.graph, kind, out)
+    graph = finding.dag if dag and isinstance(finding, LearntGraph) else finding.graph
+    if dag and not isinstance(finding, LearntGraph):
+        raise errors.OutputError(
+            f"a {graph.kind.upper()} stands for no single class of DAGs", remedy="Leave --dag out."
+        )
+    export_graph(graph, kind, out)
     printed(Written(str(out)), [f"Wrote {out}"], as_json=as_json)
 
 
