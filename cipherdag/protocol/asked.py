@@ -138,7 +138,7 @@ class Context:
         holders = [self.identities[each] for each in self.roles.holders]
         signed = [pair for pair in zip(holders, line.signatures, strict=True) if pair[1]]
         if not signed:
-            raise ForgedSumError("no holder signed an earlier answer")
+            raise ForgedSumError("no computing party signed an earlier answer")
         check_signatures(of_batch, line.bits, line.dealt, signed)
 
     @property
@@ -303,8 +303,8 @@ class Recall:
         said = self.said != UNKNOWN
         if (bits[said] != self.said[said]).any():
             raise ForgedSumError(
-                "a bit is not what a holder signed before of the same rows: that holder, or a site "
-                "that answered, lied then or now"
+                "a bit is not what a computing party signed before of the same rows: that party, "
+                "or a site that answered, lied then or now"
             )
         return bits
 

@@ -112,10 +112,10 @@ def _disclosure(run: RunAccount) -> str:
         return of_sums
     able = any(tag_of(RaoBits) in report.kind.split("+") for report in run.rounds)
     second = "For some tests a second bit says whether the test can be done. " if able else ""
-    rest = f" {_in_rounds(sums)} sums over all sites were opened. {of_sums}" if sums else ""
+    rest = f" {_in_rounds(sums)} sums over all sites were disclosed. {of_sums}" if sums else ""
     return (
-        f"{_in_rounds(bits)} bits were opened, and no sum. Answers left in parts that look random, "
-        "each encrypted for another site, and the sites computed the bits from these parts. "
+        f"{_in_rounds(bits)} bits were disclosed, and no sum. Answers left in parts that look "
+        "random, each encrypted for another site; the sites computed the bits from these parts. "
         f"{second}A bit may rest on one site's rows, where only that site can do the test.{rest}"
     )
 
@@ -205,7 +205,7 @@ def limit_sentences(
     if finding.opens_bits:
         yield (
             "A bit is not protected: whether each test says dependent over all sites together is "
-            "open. Two of the parties that compute the bits could open the sums together"
+            "open. Two of the parties that compute the bits could recover the sums together"
             f"{THIRD_SITE if len(run.sites) == FEWEST_SITES else ''}."
         )
         return

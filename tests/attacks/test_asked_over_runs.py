@@ -176,7 +176,7 @@ def test_a_bit_that_one_holder_alone_signed_is_found_again_once(clinics, monkeyp
     clinics.forget([lost])
     if lied:
         lie(monkeypatch, clinics, SiteView.answer, 200)
-        with pytest.raises(ForgedSumError, match="not what a holder signed before"):
+        with pytest.raises(ForgedSumError, match="not what a computing party signed before"):
             run(clinics, handlers)
         monkeypatch.undo()
         with pytest.raises(ForgedSumError, match="two answers to one question"):
@@ -279,7 +279,7 @@ def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatc
     ):
         other = msgspec.structs.replace(entry, line=msgspec.structs.replace(entry.line, **change))
         clinics.folders[LIAR].asked_path.write_bytes(msgspec.json.encode(other) + b"\n")
-        with pytest.raises(ForgedSumError, match="both holders found|no holder"):
+        with pytest.raises(ForgedSumError, match="both computing parties found|no computing party"):
             run(clinics, handlers)
 
 

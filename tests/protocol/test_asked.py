@@ -94,13 +94,13 @@ def test_two_answers_to_one_question_name_the_holders(step):
 )
 def test_a_line_that_was_altered_is_refused(change):
     altered = msgspec.structs.replace(line([True, False, True]), **change)
-    with pytest.raises(ForgedSumError, match="both holders found"):
+    with pytest.raises(ForgedSumError, match="both computing parties found"):
         Answers(CONTEXT).add(encoded([altered]))
 
 
 def test_a_line_is_of_the_rows_that_it_was_signed_for():
     other = Context(b"s" * 32, CONTEXT.run, CONTEXT.roles, CONTEXT.identities, CONTEXT.names)
-    with pytest.raises(ForgedSumError, match="both holders found"):
+    with pytest.raises(ForgedSumError, match="both computing parties found"):
         Answers(other).add(encoded([line([True, False, True])]))
 
 

@@ -75,7 +75,7 @@ def plan_lines(
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan, names)
-        lines += [f"Opened: {sentence}" for sentence in sentences(algorithm.disclosures())]
+        lines += [f"Disclosed: {sentence}" for sentence in sentences(algorithm.disclosures())]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)
@@ -86,7 +86,7 @@ def plan_lines(
     if first is not None:
         values = first.n_values
         asked = "bits" if first.opens_bits else "sums"
-        decides = "what is opened decides" if opened == "bits" else "the sums decide"
+        decides = "what is disclosed decides" if opened == "bits" else "the sums decide"
         lines.append(
             f"The first {asked}: {first.label}, {values:,} values. Which questions follow, "
             f"{decides}, by the same program at every site: nobody can ask another one."

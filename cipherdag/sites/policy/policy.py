@@ -44,16 +44,16 @@ _COMMENTS = {
     "colludes with no site: together they could aim these sums at a few rows.",
     "protections": "How its answers may be protected.",
     "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
-    "min_sites": "Smallest number of sites in a run that opens sums, and of those a sum is of.",
-    "min_sites_bits": "Smallest number of sites in a run that opens bits of tests alone.",
+    "min_sites": "Smallest number of sites in a run that discloses sums, and of those a sum is of.",
+    "min_sites_bits": "Smallest number of sites in a run that discloses bits of tests alone.",
     "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
     "allow_dropouts": "Whether a run may go on without a site that left it.",
     "approve_cohorts": '"manual": a run of other sites, or of rows that changed, waits.',
     "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
     "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
-    "reveal": '"bits": of a test only whether it says dependent is opened; "sums": also the sums\n'
-    "# that it is computed from, from which small counts may follow.",
+    "reveal": '"bits": of a test only whether it says dependent is disclosed; "sums": also the\n'
+    "# sums that it is computed from, from which small counts may follow.",
     "min_cell_size": "Smallest count that a pooled count may come from.",
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
@@ -295,9 +295,9 @@ class Policy:
         used = parameters_used(plan)
         if self.reveal == "bits" and opened_of_tests(plan) == "sums":
             raise PolicyRefusedError(
-                "the plan opens sums of tests, and the site's policy lets bits of them leave",
+                "the plan discloses sums of tests, and the site's policy lets bits of them leave",
                 remedy='Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums" '
-                "in policy.toml, if small counts may follow from what is opened.",
+                "in policy.toml, if small counts may follow from what is disclosed.",
             )
         check_steps(plan)
         for rule in sorted(self.parameters):
