@@ -136,7 +136,11 @@ def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
     from cipherdag.sites.policy.plan_account import printable
 
     if as_json:
-        click.echo(json.dumps(_as_json(check)))
+        plan = None if check.plan is None else check.plan.digest.hex()
+        heads = {ledger.head.site: asdict(ledger.head) for ledger in check.ledgers}
+        value = {"files": check.files, "plan": plan, "approved": check.approved, "ledgers": heads}
+        signers = {"signed_by": check.signer or None, "coordinator": check.coordinator}
+        click.echo(json.dumps(value | signers))
         return
     click.echo(f"files: {check.files}, each as it was bundled")
     if check.plan is not None:
@@ -155,14 +159,3 @@ def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
         click.echo(code_lines("coordinator's", check.coordinator))
     else:
         click.echo("not shown: whose keys signed the ledgers; the bundle holds no study")
-
-
-def _as_json(check: BundleCheck) -> dict[str, object]:
-    return {
-        "files": check.files,
-        "plan": None if check.plan is None else check.plan.digest.hex(),
-        "approved": list(check.approved),
-        "ledgers": {ledger.head.site: asdict(ledger.head) for ledger in check.ledgers},
-        "signed_by": check.signer or None,
-        "coordinator": check.coordinator,
-    }

@@ -138,7 +138,7 @@ class Context:
         holders = [self.identities[each] for each in self.roles.holders]
         signed = [pair for pair in zip(holders, line.signatures, strict=True) if pair[1]]
         if not signed:
-            raise ForgedSumError("no holder signed an earlier answer")
+            raise ForgedSumError("no computing party signed an earlier answer")
         check_signatures(of_batch, line.bits, line.dealt, signed)
 
     @property
@@ -219,7 +219,8 @@ class Answers:
     def contradiction(self) -> ForgedSumError:
         """Two answers to one question were signed."""
         return ForgedSumError(
-            f"{self._context.holders}, which find the bits, signed two answers to one question"
+            f"{self._context.holders}, which find the bits, found two answers to one question",
+            remedy="Find out with all sites whose answer changed: these rows are asked no more.",
         )
 
 
@@ -302,8 +303,8 @@ class Recall:
         said = self.said != UNKNOWN
         if (bits[said] != self.said[said]).any():
             raise ForgedSumError(
-                "a bit is not what a holder signed before of the same rows: that holder, or a site "
-                "that answered, lied then or now"
+                "a bit is not what a computing party signed before of the same rows: that party, "
+                "or a site that answered, lied then or now"
             )
         return bits
 

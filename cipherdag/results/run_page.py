@@ -110,12 +110,12 @@ def _disclosure(run: RunAccount) -> str:
     sums = [report.number for report in run.rounds if not _opens_bits(report)]
     if not bits:
         return of_sums
-    rest = f" {_in_rounds(sums)} sums over all sites were opened. {of_sums}" if sums else ""
+    rest = f" {_in_rounds(sums)} sums over all sites were disclosed. {of_sums}" if sums else ""
     return (
-        f"{_in_rounds(bits)} bits were opened, and no sum. Answers left in parts that look random, "
-        "each encrypted for another site, and the sites computed the bits from these parts. What "
-        "bits say is listed below. One may rest on one site's rows, where no other can do the test."
-        f"{rest}"
+        f"{_in_rounds(bits)} bits were disclosed, and no sum. Answers left in parts that look "
+        "random, each encrypted for another site; the sites computed the bits from these parts. "
+        "What bits say is listed below. A bit may rest on one site's rows, where only that site "
+        f"can do the test.{rest}"
     )
 
 
@@ -206,7 +206,7 @@ def limit_sentences(
     if finding.opens_bits:
         yield (
             "A bit is not protected: whether each test says dependent over all sites together is "
-            "open. Two of the parties that compute the bits could open the sums together"
+            "open. Two of the parties that compute the bits could recover the sums together"
             f"{THIRD_SITE if len(run.sites) == FEWEST_SITES else ''}."
         )
         return

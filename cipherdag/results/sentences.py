@@ -209,7 +209,7 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return f" {seen}" if seen else ""
     protected, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
-        opened = f"Only bits over {sites} sites together are opened."
+        opened = f"Only bits over {sites} sites together are disclosed."
         return f" Split into parts that look random, each encrypted for another site. {opened}"
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
     fewer += COUNTS_FIRST if tag_of(ContributorCounts) in kinds else ""

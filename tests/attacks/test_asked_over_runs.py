@@ -59,12 +59,17 @@ def clinics(tmp_path):
     hospitals.close()
 
 
-def run(hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None):
+def plan_of(hospitals, algorithm=ALGORITHM):
+    parameters = msgspec.to_builtins(algorithm)
+    return hospitals.plan(algorithm="fedpc", versions=computed_with(), parameters=parameters)
+
+
+def run(
+    hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None, plan=None
+):
     """The questions and bits of a plan's rounds, and the engine that carried them."""
     engine = engine or Counting(handlers)
-    parameters = msgspec.to_builtins(algorithm)
-    about = {"algorithm": "fedpc", "versions": computed_with(), "parameters": parameters}
-    plan = hospitals.plan(**about) if journal is None or journal.plan is None else journal.plan
+    plan = plan or (journal and journal.plan) or plan_of(hospitals, algorithm)
     session = hospitals.session(handlers, plan=plan, engine=engine, journal=journal)
     facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     asking, sums, opened = algorithm.ask(facts), None, []
@@ -164,18 +169,18 @@ def lines_of(hospitals, name):
 
 @pytest.mark.parametrize("lied", [False, True])
 def test_a_bit_that_one_holder_alone_signed_is_found_again_once(clinics, monkeypatch, lied):
-    """It has to be the same: otherwise no holder signs it, and nobody else sees it."""
+    """It has to be the same: otherwise it stays with the holders, and nobody can try on."""
     handlers = clinics.handlers()
     stopped(clinics, handlers, batch=2)
-    kept, lost = sorted(NAMES, key=lambda name: -lines_of(clinics, name))[:2]
+    lost = max(NAMES, key=lambda name: lines_of(clinics, name))
     clinics.forget([lost])
-    before = clinics.folders[kept].asked_path.read_bytes()
     if lied:
         lie(monkeypatch, clinics, SiteView.answer, 200)
-        with pytest.raises(ForgedSumError, match="not what a holder signed before"):
+        with pytest.raises(ForgedSumError, match="not what a computing party signed before"):
             run(clinics, handlers)
-        assert clinics.folders[kept].asked_path.read_bytes() == before
-        assert not clinics.folders[lost].asked_path.exists()  # what it was told, the others hold
+        monkeypatch.undo()
+        with pytest.raises(ForgedSumError, match="two answers to one question"):
+            run(clinics, handlers)
     else:
         found = bits(run(clinics, handlers)[0])
         again, engine = run(clinics, handlers)
@@ -197,18 +202,53 @@ def test_a_site_without_a_digest_of_its_rows_is_named(clinics, monkeypatch):
         run(clinics, clinics.handlers())
 
 
+def changed(hospitals, name):
+    """One site's data from now on with its last row twice; returns how to change them back."""
+    path = hospitals.folders[name].path / "data.csv"
+    before = path.read_text("utf-8")
+    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    return lambda: path.write_text(before, "utf-8")
+
+
+def approved(hospitals, handlers):
+    """A plan that the sites approve one after the other, and what each was told of it."""
+    plan, told = plan_of(hospitals), {}
+    for name, folder in hospitals.folders.items():
+        if name == LIAR:
+            continue
+        with pytest.raises(CipherdagError, match="until a person of this site approves it"):
+            run(hospitals, handlers, plan=plan)
+        (asked,) = filter(folder.approvals().waits, folder.approvals().runs())
+        told[name] = asked.consider
+        folder.approvals().decide(asked.session, "approved", folder.identity())
+    return plan, told
+
+
 def test_other_rows_are_asked_anew_and_old_ones_are_not(clinics):
     handlers = clinics.handlers()
     first, _ = run(clinics, handlers)
-    path = clinics.folders[LIAR].path / "data.csv"
-    before = path.read_text("utf-8")
-    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    change_back = changed(clinics, LIAR)
     _, engine = run(clinics, handlers)
     assert engine.sent["secure"] > 0
-    path.write_text(before, "utf-8")
-    again, engine = run(clinics, handlers)
+    change_back()
+    again, engine = run(clinics, handlers, plan=approved(clinics, handlers)[0])
     assert engine.sent["secure"] == 0
     assert bits(again) == bits(first)
+
+
+def test_changed_rows_are_named_to_a_person_before_the_next_run(clinics):
+    """Whoever changes its rows before every run asks everything anew, but not unseen."""
+    handlers = clinics.handlers()
+    run(clinics, handlers)
+    changed(clinics, LIAR)
+    run(clinics, handlers)
+    plan, told = approved(clinics, handlers)
+    assert {*told} == {*NAMES} - {LIAR}
+    assert all(f"the rows of '{LIAR}' changed" in each for each in told.values())
+    run(clinics, handlers, plan=plan)
+    changed(clinics, LIAR)
+    run(clinics, handlers)
+    assert approved(clinics, handlers)[1] == told
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -239,7 +279,7 @@ def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatc
     ):
         other = msgspec.structs.replace(entry, line=msgspec.structs.replace(entry.line, **change))
         clinics.folders[LIAR].asked_path.write_bytes(msgspec.json.encode(other) + b"\n")
-        with pytest.raises(ForgedSumError, match="both holders found|no holder"):
+        with pytest.raises(ForgedSumError, match="both computing parties found|no computing party"):
             run(clinics, handlers)
 
 

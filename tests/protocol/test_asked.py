@@ -64,7 +64,7 @@ def test_two_halves_that_differ_in_anything_are_two_answers():
     first, second = (line([True, False, True], holders=(each,)) for each in (0, 1))
     answers = Answers(CONTEXT)
     answers.hold(first)
-    with pytest.raises(ForgedSumError, match="signed two answers"):
+    with pytest.raises(ForgedSumError, match="found two answers"):
         answers.hold(msgspec.structs.replace(second, predicates=bytes(32)))
 
 
@@ -72,7 +72,7 @@ def test_two_halves_that_differ_in_anything_are_two_answers():
 def test_two_answers_to_one_question_name_the_holders(step):
     answers = Answers(CONTEXT)
     answers.add(encoded([line([True, False, True])]))
-    with pytest.raises(ForgedSumError, match="'a' and 'b', which find the bits, signed two"):
+    with pytest.raises(ForgedSumError, match="'a' and 'b', which find the bits, found two"):
         answers.add(encoded([line([True, True, True], step=step)]))
 
 
@@ -94,13 +94,13 @@ def test_two_answers_to_one_question_name_the_holders(step):
 )
 def test_a_line_that_was_altered_is_refused(change):
     altered = msgspec.structs.replace(line([True, False, True]), **change)
-    with pytest.raises(ForgedSumError, match="both holders found"):
+    with pytest.raises(ForgedSumError, match="both computing parties found"):
         Answers(CONTEXT).add(encoded([altered]))
 
 
 def test_a_line_is_of_the_rows_that_it_was_signed_for():
     other = Context(b"s" * 32, CONTEXT.run, CONTEXT.roles, CONTEXT.identities, CONTEXT.names)
-    with pytest.raises(ForgedSumError, match="both holders found"):
+    with pytest.raises(ForgedSumError, match="both computing parties found"):
         Answers(other).add(encoded([line([True, False, True])]))
 
 

@@ -198,7 +198,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             not self.closed
             or self.decided_by in self.other_evidence
             or EVIDENCE[self.decided_by].close is not None,
-            f"reveal bits needs evidence {takes}; of {self.decided_by} sums are opened",
+            f"reveal bits needs evidence {takes}; {self.decided_by} discloses sums",
         )
         if self.closed and self.decided_by == "stratified":
             check_level(self.alpha)

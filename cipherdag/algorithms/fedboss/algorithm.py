@@ -2,9 +2,9 @@
 
 Categories, and columns of both kinds, are scored by the sites' likelihoods, one number per set of
 variables. These stay closed: the search goes from FedPC's graph by comparisons alone. Numbers are
-scored from covariances within sites that are opened once. Other sums are opened where parameters
-say so: likelihoods, or tables. Opened scores are searched by best order score search on grow-shrink
-trees with a backward equivalence step after it.
+scored from covariances within sites that are disclosed once. Other sums are disclosed where
+parameters say so: likelihoods, or tables. Disclosed scores are searched by best order score search
+on grow-shrink trees with a backward equivalence step after it.
 
 Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
 discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.

@@ -27,9 +27,9 @@ LIMITS = (
         "A site that restricts small counts shifts fewer than min_cell_size events, and as few "
         "other ends of follow-up, past an edge, and withholds a group that has fewer of "
         "either. The intervals of curves do not account for this, and are too narrow "
-        "where few rows are left. The test within sites has exact times and shifts no row. Its "
-        "expected events are rounded to a sixteenth, and such a site changes variances by up to a "
-        "fifth."
+        "where few rows are left. The test stratified by site has exact times and shifts no row. "
+        "Its expected events are rounded to a sixteenth, and such a site changes variances by up "
+        "to a fifth."
     ),
     (
         "Whether the event comes faster in a group says nothing of a cause, unless groups were "
@@ -103,7 +103,7 @@ def _warnings(analysis: SurvivalAnalysis) -> list[str]:
         others = ", ".join(analysis.not_compared)
         said.append(f"The test leaves out {others}, as {FEW_OF_ALL}. {JOIN}")
     if analysis.test is None and sum(one.reported for one in analysis.curves) >= FEWEST_GROUPS:
-        said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
+        said.append(f"There is no test of the groups stratified by site, as {FEW_OF_ALL}. {JOIN}")
     if any(one.reported and one.sites < analysis.n_sites for one in analysis.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "

@@ -69,7 +69,7 @@ class ReadOnly:
         return list(self._listed(self.served.root, MOST_LEVELS))
 
     def explain_plan(self, path: str, session: str = "") -> dict[str, Any]:
-        """Say in sentences what a plan asks, for what purpose, and what it opens.
+        """Say in sentences what a plan asks, for what purpose, and what it discloses.
 
         Args:
             path: A plan's file; or a site's folder, of which `session` names a plan that asked.

@@ -78,7 +78,7 @@ def plan_lines(
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan, names)
-        lines += [f"Opened: {sentence}" for sentence in sentences(algorithm.disclosures())]
+        lines += [f"Disclosed: {sentence}" for sentence in sentences(algorithm.disclosures())]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)
@@ -89,7 +89,7 @@ def plan_lines(
     if first is not None:
         values = first.n_values
         asked = "bits" if first.opens_bits else "sums"
-        decides = "what is opened decides" if _sealed(opens) else "the sums decide"
+        decides = "what is disclosed decides" if _sealed(opens) else "the sums decide"
         lines.append(
             f"The first {asked}: {first.label}, {values:,} values. Which questions follow, "
             f"{decides}, by the same program at every site: nobody can ask another one."
@@ -329,13 +329,12 @@ def _before(before: Sequence[str]) -> str:
 def _seen(plan: Plan) -> str:
     """Who could read what, as far as protection and colluding parties go."""
     kind, opens = protection_kind(plan.protection), declared(plan.algorithm, plan.parameters)
-    colluding = f" {LARGEST}" if _of_one(opens) else ""
-    colluding += f" {of_colluding_sites(len(plan.cohort))}" if _sealed(opens) else ""
+    more = f" {LARGEST}" if _of_one(opens) else ""
+    more += f" {of_colluding_sites(len(plan.cohort))}" if _sealed(opens) else ""
     if not kind.protects:
-        return f"answers leave {kind.left}, and the coordinator reads every site's.{colluding}"
+        return f"answers leave {kind.left}, and the coordinator reads every site's.{more}"
     seen = f"only what covers at least {sites_covered(plan)}"
-    helped = _helped(plan, opens)
-    return f"everybody sees {seen}. The coordinator sees no more, {helped}.{colluding}"
+    return f"everybody sees {seen}. The coordinator sees no more, {_helped(plan, opens)}.{more}"
 
 
 def of_colluding_sites(n_sites: int) -> str:

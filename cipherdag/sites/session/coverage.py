@@ -63,7 +63,7 @@ class Coverage:
                 counted = self._counts.get(self._key(part, inner.question))
                 if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
-                        f"a test is opened where {self.min_contributors} sites contribute to it "
+                        f"a test is disclosed where {self.min_contributors} sites contribute to it "
                         "at least"
                     )
             elif inner.needs_count and self.min_contributors > 1:

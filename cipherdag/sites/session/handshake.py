@@ -171,7 +171,7 @@ class SetUp:
                 raise KeyAgreementError("two sites offer the same key")
         if self._witness is not None:
             self._witness.check([offer.memory for offer in opened], self.index)
-            self._witness.hold(self.plan, [offer.commitment for offer in opened])
+            self._witness.hold(self.plan, opened)
             if without := [
                 n for n, offer in zip(self._names, opened, strict=True) if not offer.rows
             ]:

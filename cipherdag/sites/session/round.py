@@ -70,13 +70,15 @@ class FoundBits:
     def keep(self, current: Round, sums: bytes, said: Signed | Verdicts) -> None:
         """Record bits that were signed by this site, or by both holders.
 
+        Bits that differ from earlier ones are recorded, too: whoever tries on would learn by which.
+
         Raises:
-            ForgedSumError: A bit differs from what a holder signed before; nothing leaves.
+            ForgedSumError: A bit differs from an earlier one; nothing leaves, now or in later runs.
             OutputError: The file cannot be written; then nothing may leave.
         """
         recall, seat = current.recall, current.seat
         if recall is not None and seat is not None:
-            packed = np.frombuffer(said.bits, dtype=np.uint8)
-            recall.values(np.unpackbits(packed, count=len(recall.positions)).astype(np.float64))
             about = seat.batch, current.content, sums, recall.names
             self.asked.write(self.context, self.context.line(*about, said, self.index))
+            packed = np.frombuffer(said.bits, dtype=np.uint8)
+            recall.values(np.unpackbits(packed, count=len(recall.positions)).astype(np.float64))

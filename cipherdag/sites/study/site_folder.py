@@ -51,7 +51,7 @@ from cipherdag.sites.table.reading import READABLE
 
 MAX_SETTINGS_BYTES = 64 * 1024
 DEVICES = ("auto", "cpu", "cuda")
-_COMMENTS = {
+COMMENTS = {
     "name": "Name of this site, as the other sites will see it.",
     "organisation": "Whose site this is; it stands in the certificate.",
     "study": "Name of the study, as the coordinator says it.",
@@ -72,20 +72,10 @@ _NO_SOURCE = """
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings that a hospital fills in.
+    """The settings that a hospital fills in; `COMMENTS` says what each is.
 
-    Attributes:
-        name: Name of the site.
-        organisation: Whose site it is.
-        study: Name of the study, as the coordinator says it.
-        host: Host name of the coordinator; empty while unknown.
-        port: Its port.
-        data: The data, as `reading.SOURCES` lists them; relative to the site's folder unless
-            absolute.
-        schema: The study's schema.toml; likewise.
-        device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
-        files: The site's folder in the share if messages are files; else empty.
-        source: The format of the data's file, where it is not as usual.
+    Paths are relative to the site's folder unless absolute. The host is empty while unknown, and
+    ``files`` unless messages are files; ``source`` is the format of the data's file.
     """
 
     name: str
@@ -127,7 +117,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The settings as commented TOML."""
         lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]
         lines.append("# policy.toml.")
-        for key, comment in _COMMENTS.items():
+        for key, comment in COMMENTS.items():
             if key == "files" and not self.files:
                 continue
             lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]

@@ -43,7 +43,7 @@ def planned(algorithm):
 def test_the_default_policy_refuses_plans_that_open_sums_of_tests(algorithm):
     plan = planned(algorithm)
     assert opened_of_tests(plan) == "sums"
-    with pytest.raises(PolicyRefusedError, match="opens sums of tests") as refused:
+    with pytest.raises(PolicyRefusedError, match="discloses sums of tests") as refused:
         Policy().check_plan(plan, runs=0)
     assert 'reveal = "sums"' in refused.value.remedy
     Policy.loads('reveal = "sums"').check_plan(plan, runs=0)
