@@ -41,9 +41,9 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 14783,
-    "audit": 1503,
-    "cli": 4525,
+    "algorithms": 14779,
+    "audit": 1492,
+    "cli": 4520,
     "deployment": 1888,
     "federation": 1813,
     "findings": 3968,
@@ -52,8 +52,8 @@ BUDGETS = {
     "privacy": 5333,
     "program": 444,
     "protocol": 6090,
-    "questions": 5687,
-    "results": 1486,
+    "questions": 5685,
+    "results": 1485,
     "sites": 23069,
     "statistics": 1689,
     "the root": 983,
