@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14783,
     "audit": 1503,
-    "cli": 4525,
+    "cli": 4510,
     "deployment": 1888,
     "federation": 1814,
     "findings": 3968,
