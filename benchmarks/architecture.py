@@ -64,8 +64,12 @@ BUDGETS = {
 VAGUE = frozenset(
     ("own", "told", "found", "alike", "beside", "apart", "moved", "kept", "known", "way", "place")
 )
-PLAIN_ROOMS = ("questions", "statistics", "algorithms.evidence", "sites.compute")
-"""Where no name that is bound may be one of `VAGUE`: statistics has a word for each."""
+PLAIN_ROOMS = (
+    *("algorithms.evidence", "audit", "cli", "deployment", "federation", "findings", "pages"),
+    *("privacy", "program", "questions", "results", "statistics", "sites.answers", "sites.compute"),
+    *("sites.drafts", "sites.policy", "sites.study", "sites.table"),
+)
+"""Where no name that is bound may be one of `VAGUE`."""
 
 
 @dataclass(frozen=True, slots=True)
