@@ -53,7 +53,7 @@ BUDGETS = {
     "program": 444,
     "protocol": 6090,
     "questions": 5685,
-    "results": 1482,
+    "results": 1483,
     "sites": 23043,
     "statistics": 1689,
     "the root": 983,

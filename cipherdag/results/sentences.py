@@ -224,7 +224,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
 def release_history(records: Iterable[Release], declared: Declared = NOT_KNOWN) -> list[str]:
     """A site's ledger run by run and record by record, in sentences."""
     lines: list[str] = []
-    session, opened = None, ()
+    session = None
+    opened: Opened = ()
     for record in records:
         if record.session != session:
             session, opened = record.session, declared(record.session)
