@@ -1,4 +1,4 @@
-"""DAGs as parent sets in bit masks, which is what a score-based search turns over by the thousand.
+"""DAGs as parent sets in bit masks, for score-based searches, which handle them by the thousand.
 
 A DAG over p variables is a tuple of p integers: bit u of ``dag[v]`` says that u -> v. A *family* is
 a variable and the bit mask of its parents; a decomposable score is a sum over families.
@@ -51,7 +51,7 @@ def submasks(mask: int) -> Iterator[int]:
 
 
 def reachable(steps: Sequence[int], start: int) -> int:
-    """Bit mask of some variables and all that is reached from them along bit masks of steps."""
+    """Bit mask of ``start`` and all that it leads to, if ``steps[v]`` has what follows v."""
     reached, new = start, start
     while new:
         following = 0
@@ -148,7 +148,7 @@ def _pair(u: int, v: int, p: int) -> int:
 
 
 def topological(dag: Dag) -> list[int]:
-    """Positions with every parent before its children, smallest first."""
+    """Positions with every parent before its children, layer by layer; ValueError for a cycle."""
     order: list[int] = []
     waiting, left = list(range(len(dag))), (1 << len(dag)) - 1
     while waiting:

@@ -12,7 +12,7 @@ Status = Literal["tested", "undone", "required", "untested", ""]
 done, and one might have removed it. ``untested``: none was done. ``required``: by background
 knowledge. "" where edges do not rest on tests."""
 NO_EVIDENCE = ("undone", "untested")
-"""Edges with which p-values and shares of replicates say nothing: a test was not done."""
+"""Statuses with which p-values and shares of replicates say nothing: a test was not done."""
 Name = TypeVar("Name", int, str)
 FOLLOWS = "an end of the edge follows from what is given"
 """Why a test was not done where a column is computed from others: no rows can change that."""
@@ -63,8 +63,8 @@ class EffectSize:
     """How strongly two variables go together, with a sign, in one test.
 
     Attributes:
-        measure: What is measured, such as "partial correlation" or "odds ratio". Of two categories
-            each, an odds ratio above 1 says that the second ones go together.
+        measure: What is measured, such as "partial correlation" or "odds ratio". Between variables
+            of two categories, an odds ratio above 1 says that their second categories go together.
         value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none; 1 or -1
             where there is nothing but a sign.
         low: Lower end of its interval at 95 %, of this test alone; None for a sign, and where a
@@ -106,7 +106,7 @@ class EdgeEvidence:
     """The evidence of one edge.
 
     Attributes:
-        strength: At least 0, as the measure says; relative to the largest it is the line's width.
+        strength: At least 0, in terms of `GraphEvidence.measure`; pictures draw it as width.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
         p_value: The largest p-value over all sites among the edge's tests, all of which found
@@ -136,7 +136,7 @@ class EdgeEvidence:
 
     @property
     def stands_on_evidence(self) -> bool:
-        """Whether nothing that could say otherwise was left undone."""
+        """Whether no test that could remove the edge was left undone."""
         return self.status not in NO_EVIDENCE
 
 

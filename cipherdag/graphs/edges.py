@@ -42,7 +42,7 @@ class Edge:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the same stands at both ends."""
+        """Whether both ends have the same mark."""
         return self.ends[0] == self.ends[1]
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def canonical(first: str, second: str, mark: str) -> tuple[str, str, str]:
 def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
     """A mark without the ends at which another one, such as a consensus, differs.
 
-    The other one is seen from the same end; "" differs at both. An end is left open as in
+    ``other`` is written in the same direction; "" differs at both ends. An end is left open as in
     ``undetermined``: "---", or in a PAG "o-o".
     """
     ends = (sign if other[k : k + 1] == sign else undetermined[k] for k, sign in enumerate(mark))
@@ -111,7 +111,7 @@ def edges_from_csv(
         text: The content of the file; further columns are ignored.
         nodes: The variables, if they are declared: a name that is none of them is tried again
             without surrounding white space and in Unicode form C, as names are compared everywhere.
-        marks: Those that an edge may have.
+        marks: Marks that an edge may have.
 
     An apostrophe that `cipherdag.pages.files.csv_text` put in front of a name is taken off, unless
     only the name with it is declared.
@@ -132,7 +132,7 @@ def edges_from_csv(
 
 
 def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
-    """Edges of a networkx graph, and of what is one, such as a DAG or PDAG of pgmpy.
+    """Edges of a networkx graph, or of an object that is one, such as a DAG or PDAG of pgmpy.
 
     Args:
         graph: A ``Graph`` or ``DiGraph``. The attribute ``mark`` of an edge counts where it is

@@ -80,7 +80,7 @@ def pattern_of(dag: Dag) -> Pattern:
 
 
 def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
-    """All moves of a phase whose sets are cliques; `allowed` has the rest of the conditions."""
+    """All moves of a phase that pass the clique condition; `allowed`, `applied` check the rest."""
     for y in range(len(pattern)):
         yield from moves_into(pattern, phase, y)
 
@@ -98,7 +98,7 @@ def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
         elif phase == "delete":
             free = near & around
         sets = cliques(pattern, free, fixed)
-        # the sets that are chosen ascend as numbers, of which a deletion leaves out the cliques
+        # chosen sets ascend as numbers; a deletion chooses all free neighbours but a clique
         for clique in reversed(sets) if phase == "delete" else sets:
             yield Move(phase, x, y, free & ~clique if phase == "delete" else clique)
 
@@ -122,7 +122,7 @@ def families(pattern: Pattern, move: Move) -> tuple[Family, Family]:
 
 
 def changed_families(dag: Dag, other: Dag) -> list[tuple[Family, Family]]:
-    """The families in which two graphs differ, as they are in either."""
+    """The families in which two DAGs differ, each as in the first DAG and as in the other."""
     return [
         ((v, old), (v, new))
         for v, (old, new) in enumerate(zip(dag, other, strict=True))
@@ -174,8 +174,8 @@ def applied(pattern: Pattern, move: Move) -> Dag | None:
 def permitted(dag: Dag, forbidden: Sequence[int], required: Sequence[int]) -> Dag | None:
     """The graph or an equivalent one with all required and no forbidden edges, if there is one.
 
-    The graph has the required edges in either direction. Bit masks say what may not be a variable's
-    parents, and what has to be.
+    ``dag`` has the required edges, in either direction. For each variable, bit masks say which
+    others must not be its parents, and which must.
     """
     if not any(forbidden):
         return dag
@@ -188,7 +188,7 @@ def permitted(dag: Dag, forbidden: Sequence[int], required: Sequence[int]) -> Da
 def member(pattern: Pattern, forbidden: Sequence[int]) -> Dag | None:
     """A DAG of the class without any forbidden edge; None where there is none.
 
-    A bit mask of every variable says what may not be its parents.
+    For each variable, a bit mask says which others must not be its parents.
     """
     into, near = list(pattern.parents), list(pattern.neighbours)
     for v, never in enumerate(forbidden):
@@ -213,7 +213,7 @@ def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:
 def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
     """A DAG with the directed edges and no further collider (Dor and Tarsi); None if there is none.
 
-    Bit masks have directed edges by effect, and undirected ones both ways.
+    Bit masks say each variable's parents, by directed edges, and its undirected neighbours.
     """
     out = turned(parents)
     adjacent = [a | b | c for a, b, c in zip(parents, neighbours, out, strict=True)]
@@ -225,12 +225,12 @@ def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
         if not out[v] & left and _removable(neighbours[v] & left, adjacent[v] & left, adjacent):
             left ^= 1 << v
             dag[v] |= neighbours[v] & left
-            waiting |= adjacent[v] & left  # of the others nothing has changed
+            waiting |= adjacent[v] & left  # only they can have become removable
     return None if left else tuple(dag)
 
 
 def _removable(near: int, around: int, adjacent: list[int]) -> bool:
-    """Whether every undirected neighbour is adjacent to all others around; nothing leads out."""
+    """Whether every undirected neighbour is adjacent to all other neighbours of the variable."""
     while near:
         lowest = near & -near
         if around & ~(lowest | adjacent[lowest.bit_length() - 1]):
@@ -242,7 +242,7 @@ def _removable(near: int, around: int, adjacent: list[int]) -> bool:
 def cliques(pattern: Pattern, free: int, fixed: int) -> list[int]:
     """The subsets of a bit mask that are cliques together with a fixed set, ascending as numbers.
 
-    One after the other, so that a variable with many neighbours of which few are adjacent has few.
+    Cliques grow by one variable at a time, so that time goes to cliques alone, not to all subsets.
     """
     if any(fixed & ~(1 << v) & ~pattern.adjacent(v) for v in members(fixed)):
         return []
@@ -261,7 +261,7 @@ def _compelled(dag: Dag) -> list[int]:
     for y in rank:
         if not dag[y]:
             continue
-        # the edge from the latest parent decides for all that stay open
+        # the latest parent x decides: all edges into y are compelled, or those that are into x
         x = max(members(dag[y]), key=rank.__getitem__)
         if compelled[x] & ~dag[y] or dag[y] & ~(1 << x) & ~dag[x]:
             compelled[y] = dag[y]

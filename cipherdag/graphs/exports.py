@@ -43,7 +43,7 @@ _DAGITTY_KINDS = {
 
 
 def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str] | nx.Graph[str]:
-    """A networkx graph that says what it is: a DAG is a ``DiGraph``, any other one no ``DiGraph``.
+    """A networkx graph: a ``DiGraph`` of a DAG, a ``Graph`` of any other kind of graph.
 
     The attribute ``kind`` of the graph is that of `MixedGraph.kind`. Every edge has the attribute
     ``mark``, one of `cipherdag.graphs.edges.Mark`.
@@ -221,8 +221,8 @@ def to_bnlearn(graph: MixedGraph) -> str:
 def to_pcalg(graph: MixedGraph) -> str:
     """R code that makes an adjacency matrix for the R package pcalg: ``dget("graph.R")``.
 
-    It is of pcalg's type ``amat.cpdag``, where [b, a] is 1 for a --> b, and both are for a --- b;
-    of a PAG it is of the type ``amat.pag``, which numbers marks as `MixedGraph.endpoints` does.
+    It is of pcalg's type ``amat.cpdag``, where [b, a] is 1 for a --> b, and [a, b] too for a --- b.
+    A PAG's is of the type ``amat.pag``, which numbers marks as `MixedGraph.endpoints` does.
     """
     pattern = _is_pattern(graph)
     matrix = graph.arcs.T.astype(int) if pattern else graph.endpoints

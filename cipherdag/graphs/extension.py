@@ -1,8 +1,8 @@
-"""From a partially directed graph to a DAG, with and without a consistent one.
+"""From a partially directed graph to a DAG, even where the graph has no consistent extension.
 
-Graphs are boolean matrices of shape (p, p): ``arcs[i, j]`` is True where i -> j or i - j. What must
-choose between variables, such as which end of an undirected edge becomes the effect, goes by an
-order that does not depend on their names or positions (`ranks`); else it would follow the alphabet.
+Graphs are boolean matrices of shape (p, p): ``arcs[i, j]`` is True where i -> j or i - j. Choices
+between variables, such as which end of an undirected edge becomes the effect, follow `ranks`, which
+do not depend on names or positions; else the alphabet would decide.
 
 Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially
 oriented graph", technical report R-185, UCLA 1992; Eades, Lin and Smyth, "A fast and effective
@@ -95,8 +95,8 @@ def directed_to_the_end(
     Dor and Tarsi: take the sink that adds the fewest, direct its undirected edges into it, remove
     it, repeat. So there are no further colliders where the graph has a consistent extension.
 
-    ``rank``, shape (p,), decides what is left open. Open triples may as well be colliders: of two
-    sinks that add as many others the one goes first that adds fewer of these.
+    Open triples may be colliders or not: these count only between sinks that add equally many
+    other colliders. Among equal sinks the lowest ``rank``, shape (p,), goes first.
 
     Raises:
         GraphError: The arrows form a cycle.
@@ -108,7 +108,7 @@ def directed_to_the_end(
     sinks = [(cost, first[node], node) for node, cost in costs.items() if cost is not None]
     heapify(sinks)
     while costs:
-        # a node that was touched since has another entry
+        # skip entries of a node that was removed, or has another cost since
         while sinks and costs.get(sinks[0][2]) != sinks[0][0]:
             heappop(sinks)
         if not sinks:
@@ -133,12 +133,12 @@ class _Remaining:
         self.adjacent = list(dag_of(arcs | arcs.T))
         self.undirected = list(dag_of(arcs & arcs.T))
         self.children = list(dag_of(~arcs & arcs.T))
-        self.loose: dict[int, list[int]] = {}
+        self.loose: dict[int, list[int]] = {}  # ends of open triples, by the middle
         for x, y, z in open_triples:
             self.loose.setdefault(y, []).append(1 << x | 1 << z)
 
     def cost(self, node: int) -> Cost | None:
-        """Unshielded colliders that a node as sink adds: others than open triples, and these."""
+        """Unshielded colliders that a sink adds: on decided and on open triples; else None."""
         if self.children[node]:
             return None
         around, undirected = self.adjacent[node], self.undirected[node]
@@ -161,10 +161,10 @@ class _Remaining:
 
 
 def _cyclic_edges_to_turn(directed: BoolMatrix, rank: IndexArray) -> BoolMatrix:
-    """Edges whose turning leaves no directed cycle; all of them lie on one.
+    """Edges on directed cycles whose reversal leaves no directed cycle.
 
-    Inside every strongly connected component the variables are put into one line; what points
-    backwards is turned, so the line is an order, and components are ordered among themselves.
+    `_line` orders the variables. Inside every strongly connected component, edges that point
+    backwards in it are reversed; between components there is no cycle.
     """
     cyclic = cyclic_arrows(directed)
     index = np.empty(len(directed), dtype=np.int64)
@@ -198,8 +198,8 @@ def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:
 def ranks(arcs: BoolMatrix, tie_break: ArrayLike | None = None) -> IndexArray:
     """The rank of every variable, 0 for the first, shape (p,), whatever its name.
 
-    By the number of undirected edges, then by edges and those of neighbours, then by ``tie_break``,
-    a number of every variable; what is still equal by position, the last first.
+    Variables are sorted by their number of undirected edges, then by their other edges and their
+    neighbours' edges, then by ``tie_break``, shape (p,), then by position, the last first.
     """
     colours = _colours(arcs)
     numbers = np.zeros(len(arcs)) if tie_break is None else np.asarray(tie_break, dtype=np.float64)
@@ -209,7 +209,7 @@ def ranks(arcs: BoolMatrix, tie_break: ArrayLike | None = None) -> IndexArray:
 
 
 def _colours(arcs: BoolMatrix) -> IndexArray:
-    """Classes of variables with like surroundings, by undirected edges first, shape (p,)."""
+    """Classes of variables that have the same kinds of edges to the same classes, shape (p,)."""
     undirected, directed = arcs & arcs.T, arcs & ~arcs.T
     kinds = (undirected, directed, directed.T)
     around = [[np.flatnonzero(row).tolist() for row in kind] for kind in kinds]

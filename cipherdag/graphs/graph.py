@@ -45,7 +45,7 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CausalGraph(MixedGraph):
     """A graph with directed and undirected edges: a DAG, or of which nothing is claimed.
 
-    As CPDAGs, equal graphs are the same Markov equivalence class. Make one by `from_edges`,
+    Equal CPDAGs are the same Markov equivalence class. Make a graph by `from_edges`,
     `from_arcs` or `from_csv`.
 
     Attributes:
@@ -154,7 +154,7 @@ class CausalGraph(MixedGraph):
         return CausalGraph.from_marked(nodes, edges)
 
     def without_cycles(self) -> CausalGraph:
-        """The same, where arrows of a directed cycle are edges without a direction."""
+        """This graph with every arrow that lies on a directed cycle made undirected."""
         return CausalGraph.from_arcs(self.nodes, self.arcs | cyclic_arrows(self.arcs).T)
 
     def to_cpdag(self) -> CPDAG:
@@ -183,7 +183,7 @@ class CausalGraph(MixedGraph):
         Without knowledge, the graph with the directions that follow from its directed edges.
 
         Raises:
-            ParameterError: The knowledge names no variable of this graph or contradicts itself.
+            ParameterError: The knowledge has a name that this graph lacks, or contradicts itself.
             GraphError: This graph contradicts it, or stands for no DAG.
         """
         constraints = knowledge.over(self.nodes)
@@ -265,7 +265,7 @@ class CPDAG(MPDAG):
 
 
 def kind_named(kind: str) -> type[CausalGraph]:
-    """The type of graphs of a kind; of others than ``cpdag`` and ``mpdag`` a `CausalGraph`."""
+    """The type of graphs of a kind: `CPDAG`, `MPDAG`, or else `CausalGraph`."""
     return {"cpdag": CPDAG, "mpdag": MPDAG}.get(kind, CausalGraph)
 
 

@@ -3,7 +3,7 @@
 Source: Meek, "Causal inference and causal explanation with background knowledge", UAI 1995.
 
 Leaks:
-    Nothing by itself; which pairs are tested and which are not says that there is some.
+    Nothing by itself; which pairs are never tested shows that there is knowledge.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Constraints:
     """Background knowledge by position; p variables.
 
     Attributes:
-        forbidden: Shape (p, p): True where i is not a cause of j.
+        forbidden: Shape (p, p): True where i is not a direct cause of j.
         required: Shape (p, p): True where i is a direct cause of j; then j -> i is forbidden.
     """
 
@@ -64,7 +64,7 @@ class Constraints:
         return self.required | self.required.T
 
     def open(self, edges: BoolMatrix) -> BoolMatrix:
-        """Those of some edges whose direction nothing says, shape (p, p)."""
+        """The edges whose direction knowledge leaves open, shape (p, p)."""
         return edges & ~(self.forbidden | self.forbidden.T)
 
     def directed(self, skeleton: BoolMatrix) -> BoolMatrix:
@@ -74,7 +74,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """Background knowledge by name; of real sites, whose names stay there, by identifier.
+    """Background knowledge by name, or by identifier at coordinators, which never see names.
 
     Attributes:
         forbidden: Pairs (a, b): a is not a direct cause of b.

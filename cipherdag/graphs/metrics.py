@@ -15,7 +15,7 @@ from cipherdag.graphs.pag import PartialMixedGraph
 
 @dataclass(frozen=True, slots=True)
 class GraphMetrics:
-    """Counts of unordered pairs, and ratios of them; a ratio of nothing is 0.
+    """Counts of unordered pairs, and ratios of them; a ratio with denominator 0 is 0.
 
     Attributes:
         shd: Structural Hamming distance: reverse + extra + miss.
@@ -61,8 +61,8 @@ class PAGMetrics:
         contrary: Ends with an arrowhead in one and a tail in the other.
         unfounded: Ends with an arrowhead or a tail that the truth leaves open.
         open: Ends left open that the truth decides.
-        f1: Of the edges, whatever their marks: 2 common / (edges learnt + true edges), 0 of none.
-        share_right: right / ends of the common edges, 0 of none.
+        f1: Of the edges, whatever their marks: 2 common / (edges learnt + true edges); 0 if none.
+        share_right: right / ends of the common edges; 0 if none.
     """
 
     common: int

@@ -25,13 +25,13 @@ from cipherdag.graphs.endpoints import checked_arcs, non_adjacent
 from cipherdag.graphs.extension import topological_order
 
 DENSE_UP_TO = 256
-"""Variables up to which graphs are composed as matrices, and beyond which row by row."""
+"""Graphs of at most 256 variables are composed as matrices, larger ones row by row."""
 Conflicts = Literal["overwrite", "keep", "strongest"]
 """What becomes of two colliders that conflict; see `orient_colliders`."""
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
-"""By triple, or by the pair (x, z) for all triples of it."""
+"""Strength of the evidence by triple, or by pair (x, z) for all triples with these ends."""
 
 
 def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
@@ -43,7 +43,7 @@ def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
 
 
 def triples_over(skeleton: BoolMatrix, edges: BoolMatrix) -> set[Triple]:
-    """The unshielded triples (x, y, z), x < z, that have one of some edges; shapes (p, p)."""
+    """The unshielded triples (x, y, z), x < z, that have any of ``edges``; shapes (p, p)."""
     triples: set[Triple] = set()
     for x, z in unshielded_pairs(skeleton).tolist() if edges.any() else ():
         over = skeleton[x] & skeleton[z] & (edges[x] | edges[z])
@@ -81,7 +81,7 @@ def orient_colliders(
     strength: Strengths | None = None,
     background: BoolMatrix | None = None,
 ) -> BoolMatrix:
-    """Direct x -> y <- z for every one of some unshielded triples (x, y, z), x < z.
+    """Direct x -> y <- z for the given unshielded triples (x, y, z), x < z.
 
     Two triples conflict where one needs x -> y and the other y -> x. Triples are visited by y, then
     x, then z, ascending.

@@ -98,7 +98,7 @@ class PAG(PartialMixedGraph):
     ) -> Self:
         """What unlimited data of some variables of a DAG tell of it.
 
-        Of the unmeasured there are no data; by the selected, without data too, rows were chosen.
+        There are no data of the unmeasured; nor of the selected, which decide what rows there are.
 
         Raises:
             GraphError: It is no DAG, or has no such variable.
@@ -113,5 +113,5 @@ class PAG(PartialMixedGraph):
 
 
 def graph_of_endpoints(nodes: Iterable[str], endpoints: Endpoints) -> PartialMixedGraph:
-    """A `PAG` where marks are one; else a graph of which nothing is claimed."""
+    """A `PAG` if the marks are those of one; else a graph of which nothing is claimed."""
     return (PAG if is_pag(endpoints) else PartialMixedGraph)(tuple(nodes), endpoints)

@@ -44,7 +44,7 @@ LEFT_OUT: Mapping[Form, str] = {
 follows from the columns that it is computed from, so no common cause is lost."""
 Name = TypeVar("Name")
 FEWEST_ONE_HOT = 3
-"""Two columns of which one is set are a copy with the values swapped."""
+"""Fewest columns of a one-hot set: of two, one is a copy of the other with values swapped."""
 
 
 class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields=True):
@@ -55,7 +55,7 @@ class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields
 
     @property
     def rules(self) -> tuple[tuple[Name, tuple[Name, ...]], ...]:
-        """Columns with those that each follows from."""
+        """Every column that follows from others, with those others."""
         first, rest = self.columns[0], self.columns[1:]
         if self.form == "function":
             return ((first, rest),)
@@ -113,7 +113,7 @@ class Determined:
 
     @property
     def disclosed(self) -> str:
-        """What the coordinator learns of them, in a sentence."""
+        """What the coordinator learns of the relations, in a sentence."""
         several = sorted({v + 1 for relation in self.relations for v in relation.columns})
         return (
             "The coordinator learns which variables the schema says to determine one another: "

@@ -1,10 +1,10 @@
 """From a skeleton and tests of its triples to a class of DAGs, even where tests contradict.
 
-Tests err, so that no DAG may have all the colliders that they imply, and no others. Colliders are
-taken in the order of their evidence as long as a DAG has all of them, which is as long as their
-arrows form no cycle. A DAG with these arrows follows by removing sinks, as Dor and Tarsi do, each
-time one that makes the fewest further colliders; of triples that the tests leave open those count
-last. The result is the class of this DAG, with the triples in which it differs from the tests.
+Tests err: there may be no DAG with exactly the colliders that they imply. Colliders are added in
+the order of their evidence; one whose arrows would close a cycle, or reverse an arrow, is left out.
+A DAG with these arrows follows by removing sinks, as Dor and Tarsi do, each time one that makes the
+fewest further colliders; those on triples that the tests leave open only break ties. The result is
+the class of this DAG, with the triples in which it differs from the tests.
 
 Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially
 oriented graph", technical report R-185, UCLA 1992; Meek, "Causal inference and causal explanation
@@ -34,8 +34,8 @@ class ClassOfDags:
         arcs: Its CPDAG, or with knowledge its maximal PDAG, shape (p, p).
         dag: A DAG of the class that agrees with background knowledge, shape (p, p).
         set_aside: Colliders, by the tests, that the class does not have.
-        forced: Colliders of the class of which the tests say that they are none, or nothing.
-        dropped: Edges x < z that knowledge leaves no direction without a cycle; not in it.
+        forced: Colliders of the class that the tests deny or do not decide.
+        dropped: Edges (x, z), x < z, left out as knowledge puts them on a cycle of arrows.
     """
 
     arcs: BoolMatrix
@@ -54,20 +54,20 @@ def class_of(
     strength: Strengths | None = None,
     tie_break: FloatVector | None = None,
 ) -> ClassOfDags:
-    """The class of a DAG with a skeleton and as many of some colliders as one has, strongest first.
+    """The class of a DAG with a skeleton and given colliders, added strongest first if they fit.
 
     Args:
         skeleton: Symmetric adjacency, shape (p, p).
         colliders: Unshielded triples (x, y, z), x < z, that are colliders by the tests.
         constraints: Background knowledge, which the class agrees with.
         open_triples: Unshielded triples that may be colliders or not.
-        strength: That of every collider, or of its pair (x, z).
+        strength: Strength of the evidence for every collider, or for its pair (x, z).
         tie_break: A number of every variable, shape (p,), for what the graph leaves open.
 
     Raises:
         ParameterError: A strength is missing or not a number.
     """
-    # all that would close a cycle and is not required goes, whichever the others are
+    # arrows on a cycle go unless required, whatever the colliders
     start = constraints.directed(skeleton)
     lost = cyclic_arrows(start) & ~constraints.required
     start &= ~lost
@@ -88,7 +88,7 @@ def class_of(
 def _in_order(
     colliders: Sequence[Triple], strength: Strengths | None, rank: IndexArray
 ) -> list[Triple]:
-    """The colliders, those first that are to win; equally strong ones by their variables."""
+    """The colliders, strongest first; equally strong ones by the ranks of their variables."""
     ranked = rank.tolist()
 
     def order(triple: Triple) -> tuple[float, int, list[int]]:
@@ -99,7 +99,7 @@ def _in_order(
 
 
 def _with_colliders(start: BoolMatrix, colliders: Iterable[Triple]) -> BoolMatrix:
-    """The graph with x -> y <- z, but where that turns an arrow or closes a cycle of arrows."""
+    """The graph with x -> y <- z, unless that reverses an arrow or closes a cycle of arrows."""
     arcs = start.copy()
     children = list(dag_of((arcs & ~arcs.T).T))
     for x, y, z in colliders:

@@ -36,7 +36,7 @@ class Declaration:
 
     Attributes:
         digest: Digest of the whole question, 32 bytes.
-        cohort_size: Number of sites asked, at most.
+        cohort_size: Number of sites asked.
         segments: The values of an answer.
         participants: Positions of the sites asked, ascending; all of the cohort when empty.
         threshold: How many sites together can recover the self mask of one that left; 0 where

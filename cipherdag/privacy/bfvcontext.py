@@ -2,11 +2,11 @@
 
 TenSEAL is silent about inputs beyond the plaintext modulus, keys that do not match, empty bytes
 and vectors longer than a ciphertext; and altered bytes can end the process that reads them. So
-keys and ciphertexts travel as their coefficients alone, which are checked one by one, and what
-TenSEAL reads is put around them here. The coordinator adds coefficients without it.
+keys and ciphertexts travel as their coefficients alone, which are checked one by one; a site then
+writes TenSEAL's format around them. The coordinator adds coefficients without TenSEAL.
 
 Leaks:
-    Ciphertexts show their number.
+    The number of ciphertexts.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BfvContext(Secret):
         """Undo `secret_bytes`.
 
         Raises:
-            ShareError: The bytes are not as many keys.
+            ShareError: The bytes are not one key for each plaintext prime.
             ProtectionError: TenSEAL is not installed, or the noise test fails.
         """
         keys = _coefficients(content, _KEY, len(PLAINTEXT_MODULI))
@@ -216,7 +216,7 @@ def _with_key(context: Any, key: WordVector) -> Any:
 
 
 def _vector(context: Any, ciphertext: WordVector, size: int) -> Any:
-    """A ciphertext as TenSEAL's vector of so many residues; raises ShareError."""
+    """A ciphertext as TenSEAL's vector of ``size`` residues; raises ShareError."""
     level = struct.pack("<4Q", *context.seal_context().data.first_parms_id())
     # not transformed, two polynomials, of this degree, one prime, scale, correction factor
     form = struct.pack("<?QQQdQ", False, 2, _DEGREE, 1, 1.0, 1)
@@ -277,7 +277,7 @@ def _bytes(coefficients: WordVector | WordMatrix) -> bytes:
 
 
 def _coefficients(content: bytes, primes: Sequence[int], count: int) -> WordMatrix:
-    """So many objects' coefficients, a row for each."""
+    """The coefficients of ``count`` keys or ciphertexts, a row each; raises ShareError."""
     if len(content) != count * _size(primes):
         raise ShareError("the bytes are not as many ciphertexts or keys as declared")
     digits = np.zeros((len(content) // _WIDTH, 8), dtype=np.uint8)

@@ -23,7 +23,7 @@ _source: ContextVar[Callable[[Make], bytes]] = ContextVar("source", default=lamb
 
 
 def fresh_bytes(count: int) -> bytes:
-    """Uniform bytes from the operating system's random source, or those that are repeated."""
+    """Uniform bytes from the operating system's random source, or those given to `repeated`."""
     return drawn(lambda: os.urandom(count))
 
 

@@ -6,9 +6,9 @@ the integers is therefore exact, and the aggregate bit-identical under every pro
 
 The residues of one modulus form a plane: all values first, small ones several to a word
 (`Packing`), then those that need a second modulus, and so on. Every row of 4096 words of a plane
-starts with a head: a check word that is zero at every site, so that a sum in which a share is
-missing, foreign or garbled has a random one, and room for the tags of a homomorphic MAC, which show
-the sites that a sum is theirs (`homomorphic_mac`).
+starts with a head: a check word, and room for tags that show the sites that a sum is theirs
+(`homomorphic_mac`). A check word is zero at every site; in a sum in which a share is missing,
+foreign or garbled it is random.
 
 Leaks:
     The sum of the integers, and nothing else; of a comparison only whether it is zero.
@@ -53,7 +53,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 DIGEST_BYTES = 32
 MAX_RESOLUTION_BITS = 512
 MAX_TOTAL = 1 << 106
-"""Largest sum in units of its grid that every protection can carry, so that all accept the same."""
+"""Largest sum in units of its grid that every protection can carry: all have one limit."""
 
 _INT64_LIMIT = 1 << 63
 
@@ -156,7 +156,7 @@ class _Layout:
         compared: Whether it is a comparison, per segment.
         bits: Resolution, per segment; 0 for comparisons.
         totals: Largest sum over the cohort in units of the grid, per segment.
-        least: Smallest one.
+        least: Smallest sum over the cohort, likewise.
         counts: Number of residues of a value, per segment.
         packings: How values share words in the first plane, per segment.
         wide: Whether one site's integer may reach 2**63.
@@ -212,7 +212,7 @@ class _Layout:
         )
 
     def longer(self, values: FloatVector, count: int) -> FloatVector:
-        """Returns the values that have more residues than that."""
+        """Returns the values that need more than ``count`` residues."""
         chosen = [n_planes > count for n_planes in self.counts]
         return values if all(chosen) else values[self.per_value(chosen, np.bool_)]
 
@@ -236,9 +236,9 @@ def _whole_bound(segment: Segment) -> int:
 
 
 def _packing(segment: Segment, n_sites: int, bound: int, count: int, modulus: int) -> Packing:
-    """Sums of one residue share words; what is multiplied has a word of its own.
+    """Values of one residue share words; a comparison, or a larger value, has a word alone.
 
-    The base is twice as many as the sums that can be, so that most that cannot be are noticed.
+    The base is twice the number of possible sums, so that most impossible sums are noticed.
     """
     lowest = -bound if segment.signed else 0
     alone = count > 1 or segment.comparison
@@ -266,7 +266,7 @@ def _check(answer: FloatVector, declaration: Declaration) -> None:
         if segment.comparison:
             allowed = (values == 0.0) | (values == 1.0)
         else:
-            # what rounds to zero is no less than it
+            # a value slightly below 0 that rounds to 0 is allowed
             lowest = -segment.bound if segment.signed else -(2.0 ** -(segment.resolution_bits + 1))
             allowed = (lowest <= values) & (values <= segment.bound)
         if not allowed.all():

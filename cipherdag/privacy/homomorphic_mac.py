@@ -30,7 +30,7 @@ from cipherdag.privacy.residues import Moduli, inner
 from cipherdag.privacy.secrecy import Secret
 
 ROW_WORDS = 4096
-"""Words of a row, the last one's rest aside: a check word, its tags, and values."""
+"""Words of a row: a check word, tags, and values; the last row of a plane may be shorter."""
 
 _FORGERY_BITS = 50
 
@@ -65,7 +65,7 @@ class MacKey(Secret):
         """Write one site's tags in place.
 
         Words are residues, plane after plane, as `fixedpoint.encode` yields them; moduli are primes
-        of at most 56 bits. A digest of a question never comes twice with other words.
+        of at most 56 bits. A digest must never come again with other words.
         """
         for row, tags in self._tags(words, lengths, moduli, digest, n_sites=1):
             row[1 : 1 + len(tags)] = tags
@@ -79,7 +79,7 @@ class MacKey(Secret):
         *,
         n_sites: int,
     ) -> None:
-        """Refuse words that are not the sum over that many sites.
+        """Refuse words that are not the sum over ``n_sites`` sites.
 
         They are said to be the sums of tagged words, plane after plane; the rest is as for `tag`.
 
@@ -103,7 +103,7 @@ class MacKey(Secret):
         *,
         n_sites: int,
     ) -> Iterator[tuple[WordVector, list[int]]]:
-        """Every row, and the tags that it has if it is a sum over so many sites."""
+        """Every row, and the tags that it has if it is a sum over ``n_sites`` sites."""
         starts = np.cumsum([0, *lengths[:-1]])
         for plane, (start, length, modulus) in enumerate(zip(starts, lengths, moduli, strict=True)):
             streams = [

@@ -1,16 +1,16 @@
 """The key graph: every two sites share a key, or each with its next ones on a random ring.
 
-Masks between every two sites cost n - 1 keys a site. They cancel as well, and hide as much, where
-each site shares a key with ``degree`` others only, as long as the sites that tell nobody stay
-connected by keys of their own: a set of sites that is cut off from the other honest ones opens by
-itself. Bell et al. (CCS 2020, section 3) draw such a graph at random once all keys are fixed, and
+Masks between every two sites cost n - 1 keys a site. Each site may share keys with ``degree``
+others only: masks still cancel, and hide as much while the honest sites stay connected by keys
+among themselves. If some of them are cut off from the other honest ones, their sum can be read
+alone. Bell et al. (CCS 2020, section 3) draw such a graph at random once all keys are fixed, and
 so it is here: the sites stand on a ring in an order that follows from the beacon, and each shares a
 key with the ``degree / 2`` next ones on both sides (a Harary graph).
 
 What Bell et al. show of sites that leave by chance is not enough where the coordinator says who
-left. `KeyBounds` therefore lets it choose: whoever it declares to have left, up to ``leaving``
-sites in a run, and whatever the ``colluders`` tell it, every other site stays connected to all
-others. Only who colludes must not depend on the ring; the bounds are over the draw of it.
+left. `KeyBounds` therefore lets the coordinator choose up to ``leaving`` sites in a run, and hear
+all that ``colluders`` know: all other sites stay connected. Only who colludes must not depend on
+the ring; the bounds are probabilities over the draw of the ring.
 
 Leaks:
     Nothing: the ring is public, and follows from numbers that the sites commit to with their keys.
@@ -54,17 +54,17 @@ def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tup
 
 
 COMPLETE_UP_TO: Final = 100
-"""With more sites than that a plan under masking has a sparse graph, where one serves them."""
+"""Above this number of sites a plan under masking has a sparse graph, if one is safe enough."""
 FAILURE_BITS: Final = 40
-"""Either failure has a chance of 2**-40 at most, over the draw of the ring."""
+"""Exposure and loss each have a chance of 2**-40 at most, over the draw of the ring."""
 MOST_NEIGHBOURS: Final = 150
 """Keys of a site at most, up to a thousand sites; beyond, 15 for every hundred."""
 MOST_COMPLETE: Final = 300
-"""So many sites share all keys where no sparse graph serves them."""
+"""Up to this number of sites every two share a key if no sparse graph is safe enough."""
 TENTH: Final = 10
-"""Of so many sites one colludes: beyond what a graph is made for, it opens more and more."""
+"""A sparse graph allows for one colluding site in ten at least, whatever the plan says."""
 TWENTIETH: Final = 20
-"""Of so many sites one may leave."""
+"""A sparse graph allows for one leaving site in twenty at least."""
 _SURE: Final = 2.0**-FAILURE_BITS
 
 
@@ -74,7 +74,7 @@ class KeyGraph:
 
     Attributes:
         ring: The sites' positions in the cohort, around the ring.
-        degree: With how many others each shares a key, even; all others where it is no less.
+        degree: Number of sites that each shares a key with: even, or n - 1 for all others.
     """
 
     ring: tuple[int, ...]
@@ -106,7 +106,7 @@ class KeyGraph:
         return tuple(sorted(either))
 
     def peers(self, site: int, asked: Collection[int]) -> list[int]:
-        """The sites asked that share a key with one of them, in their order."""
+        """The sites among ``asked`` that share a key with ``site``, ascending."""
         among = asked if isinstance(asked, frozenset) else frozenset(asked)
         return [other for other in self.neighbours(site) if other in among]
 
@@ -119,8 +119,8 @@ class KeyBounds:
         n_sites: Sites of the cohort.
         colluders: Sites that may tell the coordinator everything.
         leaving: Sites that may leave in a run, the coordinator's choice: a sum covers the others.
-        degree: With how many others each shares a key.
-        threshold: How many of these recover the self mask of a site that left.
+        degree: Number of neighbours: sites that each shares a key with.
+        threshold: How many neighbours recover the self mask of a site that left.
     """
 
     n_sites: int
@@ -133,15 +133,15 @@ class KeyBounds:
     def fewest(cls, n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:
         """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
 
-        Whatever a plan declares, a tenth of the sites collude and a twentieth leave, or more: who
-        writes the plan does not choose how thin the graph is.
+        Whatever a plan declares, at least a tenth of the sites are assumed to collude and a
+        twentieth to leave: who writes the plan does not choose how thin the graph is.
 
         Returns:
-            None where it takes more than `most_neighbours`, and a key for every two sites is no
-            more than `MOST_COMPLETE` sites can have.
+            None, for a key between every two sites, where it takes more than `most_neighbours` keys
+            a site and there are at most `MOST_COMPLETE` sites.
 
         Raises:
-            ParameterError: It takes more, and there are more sites.
+            ParameterError: It takes more keys, and there are more sites; or all collude, or leave.
         """
         if not 0 <= colluders < n_sites > leaving >= 0:
             raise ParameterError("as many sites collude, or leave, as there are")
@@ -162,8 +162,8 @@ class KeyBounds:
 
         Two cuts through the ring disconnect it, each of ``degree / 2`` sites in a row that all
         collude or left. If no row has more than w colluders, ``degree - 2 w`` sites would have to
-        leave for both. And the self mask of a site follows from what ``threshold`` of its
-        neighbours tell: those who left one of two sums over nearly the same sites, and colluders.
+        leave for both. And ``threshold`` neighbours of a site give its self mask away: colluders,
+        and sites that left one of two sums over nearly the same sites.
         """
         half, spare = self.degree // 2, self.degree - self.leaving - 1
         if spare < 0:
@@ -180,7 +180,7 @@ class KeyBounds:
     def loss(self) -> float:
         """Chance that too many neighbours of some site leave, so that the run ends.
 
-        Of ``leaving`` sites that leave after their shares came, not by the ring, at once or not.
+        ``leaving`` sites leave after their shares came, together or not, whatever the ring.
         """
         if self.threshold > self.degree:
             return 1.0
@@ -210,9 +210,9 @@ class KeyBounds:
 
 @lru_cache(maxsize=64)
 def _fewest(n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:
-    """See `KeyBounds.fewest`; of exactly so many."""
+    """`KeyBounds.fewest` for exactly these numbers of colluding and leaving sites."""
     most = min(most_neighbours(n_sites), n_sites - 2)
-    # leaving ones cut a thin ring
+    # with fewer neighbours, leaving sites alone can cut the ring
     for degree in range(max(4, leaving + 1 + (leaving + 1) % 2), most + 1, 2):
         bounds = KeyBounds(n_sites, colluders, leaving, degree, threshold=degree)
         if bounds.exposure <= _SURE:
@@ -234,7 +234,7 @@ def most_neighbours(n_sites: int) -> int:
 
 
 def more_than(few: int, n_sites: int, marked: int, drawn: int) -> float:
-    """Chance that of so many sites drawn without return more than ``few`` are marked ones.
+    """Chance that more than ``few`` of ``drawn`` sites, drawn without return, are marked ones.
 
     The tail of the hypergeometric distribution, in whole numbers until the last division, so that
     every machine finds the same: each term follows from the one before by a small factor.

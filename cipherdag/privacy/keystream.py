@@ -21,7 +21,7 @@ from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, total, u
 from cipherdag.privacy.secrecy import Secret
 
 COUNTER_BYTES = 16
-"""Length of what a stream starts at."""
+"""Length of the counter that a stream starts at."""
 CHUNK_WORDS = 1 << 18
 """Words of all streams together masked at a time, so that they stay in the processor's cache."""
 
@@ -49,7 +49,7 @@ class Keystream(Secret):
         return next_words([self], count)[0]
 
     def residues(self, count: int, modulus: int) -> WordVector:
-        """The next uniform residues, shape (count,), however the calls are cut."""
+        """The next uniform residues, shape (count,); two calls yield what one for both would."""
         return uniform(self.words, count, modulus)
 
     def write(self, zeros: bytes, into: memoryview) -> None:
@@ -104,7 +104,7 @@ def _residues(streams: Sequence[Keystream], count: int, modulus: int) -> WordMat
     """The next uniform residues of every stream, shape (streams, count)."""
     drawn = next_words(streams, count)
     drawn >>= shift_to(modulus)
-    if drawn.max(initial=0) >= modulus:  # hardly ever: a stream that is refused words goes on
+    if drawn.max(initial=0) >= modulus:  # rare: words that are no residue are replaced
         beyond = drawn > np.uint64(modulus - 1)
         for row in np.flatnonzero(beyond.any(axis=1)).tolist():
             accepted = drawn[row, ~beyond[row]]

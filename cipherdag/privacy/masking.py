@@ -9,8 +9,8 @@ others were asked the same. A site may leave after its share came; see `roundmas
 Leaks:
     The coordinator learns the sum over the sites asked. It and any sites colluding with it learn
     the sum of the other sites' answers, which the aggregate and the colluders' own answers imply
-    anyway; that needs fewer colluders than ``Declaration.threshold``, where seeds are escrowed at
-    all, and sites that open a question for one cohort only, which the protocol checks.
+    anyway. They learn no more if they are fewer than ``Declaration.threshold``, where seeds are
+    escrowed, and if sites open a question for one cohort only, which the protocol checks.
 """
 
 from __future__ import annotations

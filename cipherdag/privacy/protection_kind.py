@@ -21,18 +21,17 @@ class ProtectionKind:
     Attributes:
         name: What messages, policies and results call it.
         title: What pages call it.
-        left: What an answer is when it has left its site, in a sentence.
-        shown: The same in a table.
+        left: What an answer is when it has left its site, as a sentence says it.
+        shown: What it is then, as a table says it.
         disclosure: Its account for the readers of a result, in whole sentences.
-        site: Makes a site's side from its position, its key with those at other positions that
-            share one, the key that shows sums to be the sites', the content that the sites share,
-            and how many they are.
+        site: Makes a site's side from its position, its pair keys by the other site's position,
+            the MAC key that verifies sums, the ``shared`` content, and the number of sites.
         coordinator: Makes the coordinator's side.
-        shared: Makes that content anew; empty by default.
+        shared: Makes the secret content that all sites share, such as keys; empty by default.
         protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
 
     Raises:
-        ParameterError: It says nothing of itself.
+        ParameterError: One of the texts is empty.
     """
 
     name: str

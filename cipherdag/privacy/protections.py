@@ -32,7 +32,7 @@ PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType(
 )
 DEFAULT: Final = "masking"
 PROTECTING: Final = tuple(kind.name for kind in PROTECTIONS.values() if kind.protects)
-"""The names of those under which an answer by itself says nothing."""
+"""Names of the protections under which an answer by itself says nothing."""
 
 
 def protection_kind(name: str) -> ProtectionKind:

@@ -44,7 +44,7 @@ _PURPOSE = b"self mask"
 class RoundMasks(Secret):
     """A site's masks, drawn once for a digest.
 
-    The cohort has this site and those that share a key with it by default.
+    ``index`` is its position. By default the cohort is this site and those with a pair key.
 
     Raises:
         CohortError: There is no other site, or a key for none of the cohort.

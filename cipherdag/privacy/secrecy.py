@@ -33,14 +33,14 @@ class Secret(ABC):
 
 
 def open_to_others(mode: int) -> bool:
-    """Whether users besides its owner may do something with a file of this mode; where POSIX is."""
+    """Whether a file of this mode gives other users any right; False where POSIX is not."""
     return os.name == "posix" and bool(mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def leave_no_core() -> None:
     """Let a crash of this process, or of one that it starts, write no memory to a disk.
 
-    Nothing where the platform knows no such limit.
+    It does nothing where the platform knows no such limit.
     """
     with suppress(ImportError):
         import resource

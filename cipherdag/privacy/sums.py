@@ -1,4 +1,4 @@
-"""The one primitive: answers in, protected shares out, and only their sum comes back.
+"""Secure sums, the one primitive: answers in, protected shares out, and only their sum comes back.
 
 Every protection has the same verbs. A site holds a `SiteAggregation` (it owns the keys) and the
 coordinator a `CoordinatorAggregation` (it owns none):
@@ -6,7 +6,7 @@ coordinator a `CoordinatorAggregation` (it owns none):
     setup      the site's object is built from the keys agreed with its cohort
     share      site          answer        -> bytes that may leave
     combine    coordinator   all shares    -> bytes that stand for the sum
-    open       coordinator, or where the bytes are encrypted a site first: combined -> Aggregate
+    open       coordinator   combined      -> Aggregate; encrypted bytes a site decrypts first
 
 Between share and open the sites release the seeds of the masks that do not cancel by themselves:
 `unmask`, and `recover` for a site that left in between. A sum covers all sites asked, or none.
@@ -57,7 +57,7 @@ class Carrier(Protocol):
 
 
 class SiteCarrier(Carrier, Protocol):
-    """A site's end."""
+    """A site's end: it writes words as bytes that travel, and reads a sum of such bytes."""
 
     @property
     def secret_size(self) -> int:
@@ -67,7 +67,7 @@ class SiteCarrier(Carrier, Protocol):
         """Words of planes of these lengths, as bytes that travel."""
 
     def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
-        """Undo `write`, of a sum too; raises ShareError."""
+        """Undo `write`, for a sum of shares too; raises ShareError."""
 
 
 class CoordinatorCarrier(Carrier, Protocol):
@@ -81,7 +81,7 @@ class CoordinatorCarrier(Carrier, Protocol):
 
 
 class WordCarrier:
-    """Both ends of what the coordinator reads itself: 8 bytes a word.
+    """Both ends of a carrier without encryption: 8 bytes a word, which the coordinator reads.
 
     Leaks:
         The words, to whoever carries them; masked ones are uniform.
@@ -128,7 +128,7 @@ class WordCarrier:
 class SiteAggregation(Secret):
     """A site's side of one protection, holding the keys of one session.
 
-    Without masks answers leave in the clear. The key shows the sites that an opened sum is theirs.
+    Without ``masks`` answers leave in the clear. With ``sum_key`` the sites notice a forged sum.
     """
 
     __slots__ = ("_carrier", "_masks", "_opened", "_sum_key")
@@ -188,7 +188,7 @@ class SiteAggregation(Secret):
 
         Asked again for the same ciphertext and seeds it returns the same bytes.
 
-        ``combined`` is of `CoordinatorAggregation.combine`, seeds of each site's `unmask`.
+        ``combined`` is what `CoordinatorAggregation.combine` yields, ``seeds`` what `unmask` does.
 
         Raises:
             OpeningRefusedError: The coordinator opens the sum itself, the question is not the last
@@ -293,7 +293,7 @@ class CoordinatorAggregation:
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
         """The seed of a site that left, from the pieces that others recovered.
 
-        None where nothing is masked: its share is in the sum all the same.
+        Empty where nothing is masked: the sum needs no seed then.
         """
         return rebuild_seed(pieces, declaration) if self._masked else b""
 
@@ -302,8 +302,8 @@ class CoordinatorAggregation:
     ) -> Aggregate:
         """The aggregate over the sites asked, of shape (declaration.length,).
 
-        ``combined`` is of `combine`, or of a site's `SiteAggregation.open`; seeds are those of
-        `SiteAggregation.unmask`.
+        ``combined`` comes from `combine`, or from `SiteAggregation.open` of a site; ``seeds`` from
+        `SiteAggregation.unmask` of every site.
 
         Raises:
             ShareError: The sum has another length than declared, or a seed is malformed, missing,

@@ -1,8 +1,8 @@
 """No protection: sums in the clear, for simulation and debugging.
 
 Leaks:
-    Everything: the coordinator and whoever carries the messages read every site's answer, except
-    that a comparison still only shows whether a site exceeds.
+    Everything: the coordinator and whoever carries the messages read every site's answer. In
+    a comparison the answer is 0 or 1.
 """
 
 from __future__ import annotations

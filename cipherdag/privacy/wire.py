@@ -1,4 +1,4 @@
-"""Everything that travels is written so: strict structs in canonical msgpack, and their digests."""
+"""How messages travel: strict structs in canonical msgpack, digests, and compressed sums."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyTy
     """Decode strictly, without quoting any content in an error.
 
     Raises:
-        MalformedMessageError: The bytes are none of this kind, or too many.
+        MalformedMessageError: The bytes are no body of this kind, or more than ``most``.
     """
     if most is not None and len(body) > most:
         raise MalformedMessageError(f"the bytes are too many for a {kind.__name__}")
@@ -38,10 +38,10 @@ def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyTy
 
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
-"""Of one message to a site, or of one reply; a longer one is refused unread."""
+"""Limit of one message to a site, or of one reply; a longer one is refused unread."""
 
 MAX_OPERATION_BYTES: Final = 64
-"""Of the name that a message comes under."""
+"""Limit of the name of a message's operation."""
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:
@@ -59,7 +59,7 @@ def pack(content: bytes) -> bytes:
 
 
 def unpack(packed: bytes, length: int, *, exactly: bool = True) -> bytes:
-    """Undo `pack`; raises MalformedMessageError unless it has just this length, or no more."""
+    """Undo `pack`; raises MalformedMessageError unless it has this length, or at most this one."""
     reader = zlib.decompressobj()
     try:
         content = reader.decompress(packed, length + 1)

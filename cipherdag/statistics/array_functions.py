@@ -27,7 +27,7 @@ def functions_of(array: Array) -> Any:
 
 
 def like(values: NDArray[Any], array: Array) -> Array:
-    """Return the values where an array is, a number per entry, as they are on a processor."""
+    """Return numpy values as an array of the kind, and on the device, of ``array``."""
     if isinstance(array, (np.ndarray, np.generic)):
         return values
     import torch
@@ -44,14 +44,14 @@ def host(array: Array) -> NDArray[Any]:
 
 
 def full(shape: tuple[int, ...], value: float, array: Array) -> Array:
-    """Return numbers of one value where an array is."""
+    """Return an array filled with one value, of the kind, and on the device, of ``array``."""
     if isinstance(array, np.ndarray):
         return np.full(shape, value) if value else np.zeros(shape)
     return array.new_full(shape, value, dtype=functions_of(array).float64)
 
 
 def empty(shape: tuple[int, ...], array: Array) -> Array:
-    """Return numbers yet to be written, of the type of an array of numbers and where it is."""
+    """Return an array yet to be filled, of the type, and on the device, of ``array``."""
     return np.empty(shape) if isinstance(array, np.ndarray) else array.new_empty(shape)
 
 
@@ -86,13 +86,13 @@ def in_units(values: Array, units: IndexArray | int) -> Array:
     """Return values times 2**-units, exactly, shape (..., k) for units of shape (k,)."""
     if isinstance(values, np.ndarray):
         return np.ldexp(values, -units)
-    # one power might be beyond all numbers
+    # 2**-units may overflow, where its product with a value does not
     part = -units // 2
     return values * like(np.ldexp(1.0, part), values) * like(np.ldexp(1.0, -units - part), values)
 
 
 def average(values: Array, weights: Array | None) -> Array:
-    """Return means of every column over rows of some weights, shape (k,) of (n, k)."""
+    """Return means of every column, weighted by row unless None, shape (k,) of (n, k)."""
     if isinstance(values, np.ndarray):
         return np.average(values, axis=0, weights=weights)
     if weights is None:
@@ -135,7 +135,7 @@ def quantiles(values: Array, shares: Sequence[float]) -> Array:
 
 
 def extremes(columns: Array) -> tuple[Array, Array]:
-    """Return least and largest value of rows, (k, n), but NaN, (k,) each; infinite if none is."""
+    """Return least and largest value of rows, (k,) each of (k, n), but NaN; infinite if none."""
     if isinstance(columns, np.ndarray):
         low = np.fmin.reduce(columns, axis=1, initial=np.inf)
         return low, np.fmax.reduce(columns, axis=1, initial=-np.inf)
@@ -151,7 +151,7 @@ def least_squares(design: Array, targets: Array) -> tuple[Array, int]:
         return slopes, int(rank)
     import torch
 
-    # a card has no solver that finds the rank; that of R is the design's
+    # torch on a GPU has no solver that finds the rank; triangle has the design's
     basis, triangle = torch.linalg.qr(design)
     left, sizes, right = np.linalg.svd(host(triangle))
     least = np.finfo(np.float64).eps * max(design.shape) * sizes.max(initial=0.0)

@@ -9,9 +9,9 @@ moments, cell by cell, where no covariance is inverted. U is by how much a cell 
 its margins make expected, V its variance given them, and E what is expected, each summed over
 strata. Of T = sum U^2 / e, with weights e = max(E, 1), the mean given the margins is sum V / e,
 whatever the table. The covariances of all cells are at most diag(E) (those of one stratum are
-n (diag p - pp') x (diag q - qq'), those of a sum their sum), so that T varies by at most
+n (diag p - pp') x (diag q - qq'), those of a sum their sum), so that T's variance is at most
 2 sum V E / e^2, and by sum V / e^2 more where counts are rare, whose fourth cumulant is that of
-Poisson counts. A chi-square of these two moments is T's distribution. Of a single table of many
+Poisson counts. A scaled chi-square of these two moments approximates T. Of a single table of many
 rows T is Pearson's chi-square, of a cell U^2 / V.
 
 Source: Satterthwaite, Biometrics Bulletin 2 (1946) 110-114, for the chi-square of two moments.
@@ -44,12 +44,12 @@ MOST_TERMS = 2**22
 # measured: one more bucket of tables costs as much as this many empty cells
 CELLS_PER_BUCKET = 30_000
 LEAST_EXPECTED = 1.0
-"""Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""
+"""Least divisor of a cell's square, in rows, so that rare cells do not dominate the sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """A `Margins` object holds sums of B tables over y, over x, and over both, by configuration."""
+    """A `Margins` object holds sums of B tables over y, over x, and over both, by stratum."""
 
     x: Array
     y: Array
@@ -72,9 +72,9 @@ class Margins:
 class SparseTable:
     """A `SparseTable` holds the C non-empty cells of one table and the margins that they lie in.
 
-    Of every cell it has the counts of its margins (x, S) and (y, S) and of its configuration, (C,);
-    of the distinct margins and configurations their counts, and of margins the configurations,
-    ascending.
+    ``x_margin``, ``y_margin``, ``slice_total`` are every cell's margins (x, S) and (y, S) and its
+    stratum's total, (C,). ``x_margins``, ``y_margins``, ``slice_totals`` have each margin and total
+    once; ``x_slices``, ``y_slices`` are the strata of the margins, ascending.
     """
 
     cells: Array
@@ -247,8 +247,8 @@ class TableForms(NamedTuple):
 def table_forms(differences: Array, variances: Array, expected: Array) -> TableForms:
     """Sum the weighted squares of all cells, and compute the moments of the sums.
 
-    ``expected`` counts of a side of which one category is given are times its share of the other,
-    so that V is at most E. Each has shape (rows, columns, B).
+    Where a side has two categories only the first is given; its ``expected`` counts are times the
+    share of the other, so that V is at most E. Each has shape (rows, columns, B).
     """
     weight = at_least(expected, LEAST_EXPECTED)
     share = variances / weight

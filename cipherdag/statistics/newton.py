@@ -24,7 +24,7 @@ TEST_TOLERANCE = 1e-8
 Near a maximum the next gain is the square of it; where categories are separated, a third of it.
 """
 ESTIMATE_TOLERANCE = 1e-16
-"""Gain for estimates: coefficients are then exact to about 1e-8 standard errors, these to 1e-6."""
+"""Gain for estimates: coefficients err by about 1e-8 standard errors, standard errors by 1e-6."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ def ordered_tests(rows: PositionRows | IndexArray) -> IndexArray:
 def keys_of_tests(rows: PositionRows | IndexArray, bits: int = POSITION_BITS) -> Keys:
     """Compute one key per test (x, y, s1, ..., sl), the same for every order of x and y and of S.
 
-    Keys are distinct among rows of one width; `keys_of_any_width` are among several widths.
+    Keys are distinct among rows of one width; for several widths see `keys_of_any_width`.
     """
     return position_keys(ordered_tests(rows), bits)
 
@@ -60,7 +60,7 @@ def rows_of_keys(keys: Keys, size: int) -> PositionRows:
 
 
 class OutcomeCache:
-    """An `OutcomeCache` stores so many numbers by key, in sorted runs, merged as they grow."""
+    """An `OutcomeCache` stores ``columns`` numbers by key, in sorted runs, merged as they grow."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
@@ -100,7 +100,7 @@ class OutcomeCache:
         while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
             (first, a), (second, b) = self._runs[-2:]
             merged, table = np.concatenate([first, second]), np.concatenate([a, b])
-            if first[-1] > second[0]:  # else they are in order, as pairs come
+            if first[-1] > second[0]:  # else all are in order already
                 order = np.argsort(merged, kind="stable")
                 merged, table = merged[order], table[order]
             self._runs[-2:] = [(merged, table)]

@@ -42,7 +42,7 @@ def corrected(p_values: FloatVector, by: Correction, among: int = 0) -> FloatVec
 
     A test that was not done has NaN, keeps it, and is not counted. ``holm`` bounds the family-wise
     error rate under any dependence between the tests; ``benjamini-hochberg`` the false discovery
-    rate of independent tests. Tests ``among`` which they were selected count as rejecting nothing.
+    rate of independent tests. If selected from ``among`` tests, the others are not rejected.
     """
     adjusted = np.full(len(p_values), np.nan)
     done = np.flatnonzero(~np.isnan(p_values))

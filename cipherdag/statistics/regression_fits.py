@@ -39,15 +39,15 @@ from cipherdag.statistics.reproducible import dot, product
 
 FEWEST_PER_COEFFICIENT = 5
 LARGEST_LAST_STEP, LARGEST_LOGIT = 1e-3, 20.0
-"""A last step and a coefficient, in logits, beyond which there is no finite maximum."""
+"""Largest last step and coefficient, in logits, of a fit that has a finite maximum."""
 LONGEST_STEP = 16.0
 """Logits by which a step may change a coefficient; the largest coefficient so far, if that is more.
 
 Where all probabilities are near 0 or 1 there is hardly a curvature, and Newton's step overshoots by
-any amount. Halving finds the rest. Where a number separates categories coefficients may double.
+any amount; halving corrects that. Where a number separates categories, coefficients may double.
 """
 LEAST_REST = 1e-9
-"""Share of the variance that is left by a conditioning set; less counts as none."""
+"""Share of the variance that a conditioning set must leave; less counts as none."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Fit(NewtonAscent):
     Attributes:
         model: The model.
         discrete: Whether the response is discrete.
-        site_effect: Whether every site has constants or thresholds, which have no derivatives here.
+        site_effect: Whether constants or thresholds differ by site; none has derivatives here.
         limiting_rows: The limiting sample size: rows outside the response's most frequent category,
             or all rows of a linear model.
         rows: Rows of every category of a discrete response, once they are counted.
@@ -141,7 +141,7 @@ class Fit(NewtonAscent):
         return self.rank == (len(self.coefficients) if self._free is None else self._free.shape[1])
 
     def influence(self, slope: FloatVector) -> FloatVector:
-        """Compute the influence of scores on a number with this gradient, shape (m,) each."""
+        """Compute the influence of scores on a function with this gradient, shape (m,) each."""
         assert self.information is not None, "the model was fitted"
         if self._free is None:
             return newton_step(self.information, slope)[0]

@@ -48,7 +48,7 @@ class Regression:
 
 
 def outputs(categories: int) -> int:
-    """Count the linear predictors of a response with so many categories."""
+    """Count the linear predictors of a response with a number of categories, 0 if continuous."""
     return max(categories - 1, 1) if categories else 1
 
 

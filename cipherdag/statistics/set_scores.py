@@ -1,9 +1,9 @@
 """qNML scores discrete families by differences of one number per set of variables.
 
 A family's score is F(child and parents) - F(parents), less the penalty of a structure prior per
-parent, since the scores of a table depend on its cells and on how many there are. Equivalent graphs
-so have the same score to the last bit. F is an integer on a grid, so that its sums are the same in
-any order; larger is better.
+parent. F of a set depends on the counts of its table and the number of cells alone, so that
+equivalent graphs have the same score to the last bit. F is an integer on a grid: its sums are the
+same in any order. Larger is better.
 
 Sources: Silander, Leppä-aho, Jääsaari and Roos, AISTATS 2018 (qNML); Szpankowski and Weinberger,
 IEEE Transactions on Information Theory 58 (2012), for its constant.
@@ -25,17 +25,17 @@ MOST_BITS = 40
 
 
 def grid_bits(rows: int) -> int:
-    """Choose the bits below one of the grid on which scores of so many rows are 64-bit integers."""
+    """Choose the bits below one of the grid on which scores of tables of ``rows`` fit 64 bits."""
     largest = 4.0 * rows * math.log2(rows + 2)
     return min(SUM_BITS - math.ceil(math.log2(largest)), MOST_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScore:
-    """A `SetScore` computes scores of sets of variables of so many rows.
+    """A `SetScore` computes scores of sets of variables over a number of rows.
 
-    The grid has so many bits below one (see `grid_bits`). ``penalised`` says whether a table's
-    number of cells costs what qNML takes; else it is the log likelihood.
+    The grid has ``bits`` bits below one (see `grid_bits`). ``penalised`` says whether the score has
+    qNML's penalty for a table's number of cells; else it is the log likelihood.
     """
 
     rows: int
@@ -55,7 +55,7 @@ class SetScore:
     def of_tables(self, counts: IndexArray, sizes: IndexArray, cells: FloatVector) -> IndexArray:
         """Compute the scores F of tables, cells one after the other, on the grid, shape (B,).
 
-        Of ``cells`` each table has so many by the categories that occur.
+        ``sizes`` are the tables' lengths in ``counts``; ``cells`` count occurring categories only.
         """
         full = counts > 0
         numbers = counts[full].astype(np.float64)

@@ -1,7 +1,7 @@
 """Classes of maximal ancestral graphs (MAGs): the PAG of one or of a DAG, and back to a DAG.
 
-A MAG has a tail or an arrowhead at every end, no arrowhead at what its arrows make an ancestor of
-the other end, and no two variables without an edge that no set separates.
+A MAG has a tail or an arrowhead at every end, and no arrowhead at an ancestor of the other end.
+Some set separates every two variables without an edge.
 
 Sources: Richardson and Spirtes, "Ancestral graph Markov models", Annals of Statistics 30 (2002),
 sections 3, 4 (two variables are adjacent unless their ancestors among the measured separate them)
@@ -83,10 +83,10 @@ def check_pag(names: Sequence[str], endpoints: Endpoints) -> None:
 def nearest_pag(endpoints: Endpoints, open_triples: Collection[Triple] = ()) -> Endpoints:
     """The PAG of a MAG that has the edges and as many of the marks as one can; a copy.
 
-    Where marks contradict each other tails give way to arrowheads, since what says that something
-    is no cause are tests of colliders, and a tail follows from several of these.
+    Where marks contradict each other tails give way to arrowheads: an arrowhead rests on a test of
+    a collider, a tail on several such tests.
 
-    Of ``open_triples``, unshielded ones, it is open whether they are colliders.
+    ``open_triples`` are unshielded triples that may be colliders or not.
     """
     mag = _mag_of(endpoints, open_triples)
     while (wrong := _wrong_tails(mag)).any():
@@ -104,7 +104,7 @@ def pag_of_mag(mag: Endpoints) -> Endpoints:
 
 
 class _SeparatingSets(Mapping[tuple[int, int], frozenset[int]]):
-    """Of every pair of a MAG without an edge what is anterior to one of the two."""
+    """For every pair of a MAG without an edge, the variables that are anterior to either."""
 
     def __init__(self, mag: Endpoints) -> None:
         # from j back to i where i --> j or i --- j
@@ -127,10 +127,10 @@ class _SeparatingSets(Mapping[tuple[int, int], frozenset[int]]):
 
 
 def _mag_of(endpoints: Endpoints, open_triples: Collection[Triple] = ()) -> Endpoints:
-    """Marks without circles, a MAG if they are a PAG (Zhang 2008).
+    """Marks with all circles replaced: a MAG if the marks were those of a PAG (Zhang 2008).
 
-    A circle becomes a tail, and an edge with two of them an arrow, so that few further triples are
-    colliders.
+    A circle becomes a tail, and an edge with two circles an arrow, in the direction that makes few
+    further colliders.
     """
     mag = endpoints.copy()
     loose = (endpoints == CIRCLE) & (endpoints.T == CIRCLE)
@@ -157,7 +157,7 @@ def _wrong_tails(mag: Endpoints) -> BoolMatrix:
 
 
 def _closing_tails(mag: Endpoints, below: Sequence[int]) -> BoolMatrix:
-    """Tails of arrows i --> j, where j, or what has an arrowhead at both ends with it, leads to i.
+    """Tails of arrows i --> j, where j, or some v with j <-> v, leads to i by arrows.
 
     ``below`` has bit masks of what arrows lead to from every variable.
     """
@@ -227,7 +227,7 @@ def pag_of_dag(
 def dag_of_pag(endpoints: Endpoints) -> BoolMatrix | None:
     """A DAG whose PAG over its first p variables is this one; None if there is none.
 
-    Its arcs have shape (q, q): variables from p on are unmeasured, one of every double arrow.
+    Its arcs have shape (q, q): variables from p on are unmeasured, one for every double arrow.
     """
     mag = endpoints.copy()
     open_ends = endpoints == CIRCLE

@@ -1,12 +1,12 @@
 """Integration of overlapping data: all PAGs over all variables that PAGs over some of them allow.
 
 A graph fits if among the variables of every group it has the group's PAG. The search decides pair
-by pair whether there is an edge, then triple by triple and path by path what collides, leaves what
-contradicts the groups, and checks every graph that is left by its definition.
+by pair whether there is an edge, then triple by triple and path by path what collides. It drops
+what contradicts the groups, and checks by the definition every graph that is left.
 
 Source: Tillman and Spirtes, "Learning equivalence classes of acyclic models with latent and
-selection variables from multiple datasets with overlapping variables", AISTATS 2011. That goes
-through all sets of edges and of triples; here branches end as soon as ancestors contradict.
+selection variables from multiple datasets with overlapping variables", AISTATS 2011. Its algorithm
+goes through all sets of edges and of triples; here branches end as soon as ancestors contradict.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Integration:
     """The PAGs that fit.
 
     Attributes:
-        pags: Shape (p, p) each.
-        complete: Whether they are all.
+        pags: The PAGs found, as endpoint marks, shape (p, p) each.
+        complete: Whether these are all PAGs that fit.
         looked_at: How many graphs were looked at, those decided in part among them.
         entailed: What `entailed` gives without a search, shape (p, p).
     """
@@ -51,10 +51,10 @@ class Integration:
 
     @property
     def common(self) -> Endpoints:
-        """Every edge that some graph may have, with what holds in all as marks, shape (p, p).
+        """Every edge of some PAG that fits, with the marks that hold in all of them, shape (p, p).
 
-        A tail or an arrowhead at b: in all graphs b is a cause of the other end, or in none.
-        Where the list is not complete, or empty, what follows without it.
+        A tail at b says that b causes the other end in all graphs, an arrowhead that in none.
+        If the list is not complete, or empty, this is ``entailed``.
         """
         if not self.pags or not self.complete:
             return self.entailed
@@ -82,7 +82,7 @@ def integrate_pags(
     Args:
         n_variables: How many variables there are in all, p.
         groups: The PAGs of the groups. Where one is no PAG (`dag_of_pag` gives none), nothing fits.
-        most: Graphs to look at; then the search ends, and its list may lack some.
+        most: After looking at this many graphs the search ends, perhaps without all PAGs.
         progress: Called after every graph with how many were looked at and how many fit.
     """
     certain, sets = entailed(n_variables, groups), _separating_sets(groups)
@@ -111,7 +111,7 @@ def integrate_pags(
 def entailed(n_variables: int, groups: Sequence[LocalPAG]) -> Endpoints:
     """The edges that no group separates, and the marks that follow without a search.
 
-    Where groups contradict one another, marks are those that some group has and none gainsays.
+    Where groups contradict one another, marks are those that some group has and none contradicts.
     """
     graph, sets = _start(n_variables, groups), _separating_sets(groups)
     if sets is None or not graph.propagate(_constraints(n_variables, groups, sets)):
@@ -120,11 +120,11 @@ def entailed(n_variables: int, groups: Sequence[LocalPAG]) -> Endpoints:
 
 
 SeparatingMasks = dict[Pair, list[int]]
-"""Of pairs x < y that some groups separate, a separating set of each group as a bit mask."""
+"""By pair x < y, a separating set as a bit mask from every group that separates the pair."""
 
 
 def _separating_sets(groups: Sequence[LocalPAG]) -> SeparatingMasks | None:
-    """None where some group's graph is no PAG."""
+    """A separating set of every pair and group; None where some group's graph is no PAG."""
     sets: SeparatingMasks = {}
     for group in groups:
         arcs, variables = dag_of_pag(group.endpoints), group.variables
@@ -155,7 +155,7 @@ def _constraints(
 
 
 def _start(n_variables: int, groups: Sequence[LocalPAG]) -> PartialGraph:
-    """Edges but of pairs that some group separates, and the ancestors that groups have."""
+    """The start: edges but between pairs that a group separates, and the groups' ancestors."""
     everything = (1 << n_variables) - 1
     loose = [everything & ~(1 << v) for v in range(n_variables)]
     below, never = [0] * n_variables, [0] * n_variables
@@ -172,13 +172,13 @@ def _start(n_variables: int, groups: Sequence[LocalPAG]) -> PartialGraph:
 
 @dataclass(slots=True)
 class _PathChoices:
-    """A graph of which edges and triples are decided, and paths that discriminate are left.
+    """A graph whose edges and triples are decided, but not its discriminating paths.
 
     Attributes:
         endpoints: Shape (p, p).
         sepsets: Separating sets that groups have.
-        assumed: Whether the variable before the end of a path is in what separates its ends, by
-            the pair of those and the variable, where no group has such a set.
+        assumed: By a path's two ends and its last variable but one: whether that variable is
+            assumed to be in the set that separates the ends, where no group has such a set.
     """
 
     endpoints: Endpoints
@@ -186,7 +186,7 @@ class _PathChoices:
     assumed: dict[tuple[Pair, int], bool] = field(default_factory=dict)
 
     def branches(self) -> list[_PathChoices]:
-        """Direct all that follows; the graphs in which it is assumed of one path more, if any."""
+        """Direct all that follows; both graphs that assume an answer for the next path, if any."""
         sets = self.sepsets.copy()
         for (pair, b), inside in self.assumed.items():
             sets[pair] = sets.get(pair, frozenset()) | ({b} if inside else set())
@@ -218,7 +218,7 @@ def _ends(path: tuple[int, ...]) -> Pair:
 
 
 def _fits(endpoints: Endpoints, groups: Sequence[LocalPAG]) -> bool:
-    """Whether it is a PAG that has every group's among the variables of the group."""
+    """Whether it is a PAG that has each group's PAG among the group's variables."""
     arcs = dag_of_pag(endpoints)
     return arcs is not None and all(
         (pag_of_dag(arcs, group.variables) == group.endpoints).all() for group in groups

@@ -33,7 +33,7 @@ from cipherdag.graphs.endpoints import (
 from cipherdag.graphs.orientation import Triple, compose
 
 DOUBTFUL = 4
-"""No mark of a graph: while rules are applied, that an edge may not be there."""
+"""Stands, while rules are applied, in place of the marks of an edge that may not be there."""
 Sepsets = Mapping[tuple[int, int], frozenset[int]]
 """Separating sets by pair (x, z), x < z."""
 
@@ -55,7 +55,7 @@ class Requests:
         self.arrows[b, c] = self.tails[c, b] = True
 
     def put(self, endpoints: Endpoints) -> None:
-        """Put them where there are circles and not both kinds are asked for."""
+        """Put the marks at circles, except where both kinds are asked for."""
         clear = (endpoints == CIRCLE) & ~(self.arrows & self.tails)
         endpoints[clear & self.arrows] = ARROW
         endpoints[clear & self.tails] = TAIL
@@ -68,12 +68,11 @@ class Grounds:
     Attributes:
         sepsets: Separating sets of the pairs that are not adjacent, for rule 4.
         ambiguous: Unshielded triples (x, y, z), x < z, that rules do not rest on.
-        paths: Discriminating paths that rule 4 may rest on; None for all whose sets fit them.
-        doubtful: Where not all variables were measured together, the edges that may not be there,
-            shape (p, p), symmetric: their marks stay, and no rule rests on them, nor on two
-            variables not being adjacent that such an edge joins. An edge that was tested may be one
-            among fewer variables than another, so that only rules are applied that rest on what is
-            an ancestor of what, 1, 2, 3 and 8. None where all were.
+        paths: Discriminating paths that rule 4 may rest on; None for all that fit ``sepsets``.
+        doubtful: Edges that may not be there, since not all variables were measured together, shape
+            (p, p), symmetric; None if all were. Their marks stay, and no rule rests on such an edge
+            or on its absence. Edges were then tested among different sets of variables, so that
+            only rules about ancestors are applied: 1, 2, 3 and 8.
     """
 
     sepsets: Sepsets = field(default_factory=dict)
@@ -87,7 +86,7 @@ class Grounds:
 
 
 def with_colliders(endpoints: Endpoints, triples: Iterable[Triple]) -> Endpoints:
-    """Rule 0: x *-> y <-* z for every one of some unshielded triples (x, y, z); a copy."""
+    """Rule 0: x *-> y <-* z for the given unshielded triples (x, y, z); a copy."""
     requests = Requests.none(endpoints)
     for x, y, z in triples:
         requests.arrows[[x, z], y] = True
@@ -101,7 +100,7 @@ def apply_zhang_rules(
 ) -> Endpoints:
     """Every mark that the rules imply, with those of the graph; a copy.
 
-    Without ``selection`` no variable stands behind which rows there are: no edge has a tail at both
+    Without ``selection`` no variable decides which rows there are: no edge has a tail at both
     ends, and rules 5 to 7 are left out.
 
     Raises:
@@ -156,8 +155,8 @@ def _rule_3(endpoints: Endpoints, grounds: Grounds, requests: Requests) -> None:
 def _rule_4(endpoints: Endpoints, grounds: Grounds, requests: Requests) -> None:
     """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b.
 
-    All between t and b are colliders and parents of c, without which nothing separates t and c: a
-    set that lacks one contradicts the path, and says nothing of b. Given paths were judged before.
+    All between t and b are colliders and parents of c, so that a set that separates t and c has all
+    of them. A set that lacks one says nothing of b; ``grounds.paths`` were judged before.
     """
     for c, b in np.argwhere(endpoints == CIRCLE).tolist():
         for path in discriminating(endpoints, b, c):

@@ -1,8 +1,8 @@
 """A graph decided in part, and what follows: edges, ancestors, and middles of triples.
 
-Without selection the mark of an edge at b says whether b is an ancestor of the other end, so that
-marks are held as such facts, of variables without an edge, too. All is in bit masks, since a search
-looks at thousands of such graphs.
+Without selection the mark of an edge at b says whether b is an ancestor of the other end. So marks
+are held as facts about ancestors, also of pairs without an edge. All is in bit masks, since a
+search looks at thousands of such graphs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupConstraints:
-    """What graphs over some of p variables each say of one over all.
+    """What the groups' graphs, each over some of p variables, say of a graph over all.
 
     Attributes:
-        inside: Of pairs x < y that some set separates, which others are in such a set: no collider
-            between the two. One mask of every graph that says so.
-        outside: Of the same pairs, which are not: a collider, if adjacent to both.
-        induced: Edges x < y of a graph, and the mask of what it lacks: where the two are not
-            adjacent, a path over those has to make them dependent given any of the others.
+        inside: By pair x < y that a group separates, a mask of all variables in its separating
+            sets: they are no colliders between the two.
+        outside: By the same pair, a mask of those outside one: colliders, if adjacent to both.
+        induced: By edge x < y of groups, a mask per group of the variables that it lacks: if x and
+            y are not adjacent, an inducing path through these variables has to join them.
     """
 
     inside: dict[Pair, int] = field(default_factory=dict)
@@ -39,15 +39,14 @@ class GroupConstraints:
 
 @dataclass(slots=True)
 class PartialGraph:
-    """What is decided of a graph over p variables; a bit mask of every variable.
+    """What is decided of a graph over p variables; lists have a bit mask for every variable v.
 
     Attributes:
-        joined: Its neighbours.
-        loose: What may be a neighbour or not.
-        below: What it is an ancestor of.
-        never: What it is no ancestor of.
-        middles: Of unshielded triples (x, y, z), x < z, of which it was assumed, whether y is a
-            collider.
+        joined: Neighbours of v.
+        loose: Variables that may be neighbours of v or not.
+        below: Variables that v is an ancestor of.
+        never: Variables that v is no ancestor of.
+        middles: By unshielded triple (x, y, z), x < z, whether y was assumed to be a collider.
     """
 
     joined: list[int]
@@ -72,14 +71,14 @@ class PartialGraph:
         return []
 
     def triples(self) -> Iterator[Triple]:
-        """The unshielded triples (x, y, z), x < z, that are sure to be."""
+        """The unshielded triples (x, y, z), x < z, that are certain."""
         for y, near in enumerate(self.joined):
             for x, z in combinations(members(near), 2):
                 if not (self.joined[x] | self.loose[x]) >> z & 1:
                     yield x, y, z
 
     def marks(self) -> Endpoints:
-        """The marks of all edges that may be, circles where nothing or too much is decided."""
+        """The marks of all possible edges; circles at ends that are undecided or contradictory."""
         marks = np.zeros((len(self.joined),) * 2, dtype=np.int8)
         for b, (joined, loose) in enumerate(zip(self.joined, self.loose, strict=True)):
             for a in members(joined | loose):
@@ -120,7 +119,7 @@ class PartialGraph:
         )
 
     def _propagate_ancestors(self) -> bool:
-        """Ancestors of ancestors; what is no ancestor for want of a path, or would be one else."""
+        """Add ancestors of ancestors, and who is no ancestor; False if some pair is both."""
         everything = (1 << len(self.below)) - 1
         for v in range(len(self.below)):
             self.below[v] = reachable(self.below, self.below[v])
@@ -139,7 +138,7 @@ class PartialGraph:
         return not any(a & (b | 1 << v) for v, (a, b) in enumerate(facts))
 
     def _propagate_triples(self, constraints: GroupConstraints) -> bool:
-        """What a collider or none says of ancestors."""
+        """Add what colliders and non-colliders say of ancestors; False if a triple is both."""
         for x, y, z in self.triples():
             collider, other = self._implied((x, y, z), constraints)
             if collider and other:
@@ -159,8 +158,8 @@ class PartialGraph:
                     self.decide(y, z, adjacent=False)
 
     def _induces(self, constraints: GroupConstraints) -> bool:
-        """Whether there may be an inducing path where groups have an edge and all have none."""
-        # by (u, v), what w makes u, v, w a triple whose middle is no collider
+        """Whether an inducing path is possible for every group's edge that this graph lacks."""
+        # by (u, v), a mask of the w for which v is no collider in the triple u, v, w
         plain: dict[Pair, int] = {}
         for x, y, z in self.triples():
             if self._implied((x, y, z), constraints)[1]:
@@ -174,9 +173,9 @@ class PartialGraph:
         )
 
     def _may_induce(self, x: int, y: int, lacking: int, plain: dict[Pair, int]) -> bool:
-        """Whether there may be an inducing path between two variables relative to some.
+        """Whether an inducing path between x and y relative to ``lacking`` is possible.
 
-        It has one of those at least: else the two were adjacent.
+        One of these variables is on it, since x and y would be adjacent otherwise.
         """
         near = [joined | loose for joined, loose in zip(self.joined, self.loose, strict=True)]
         waiting = [(x, v, lacking >> v & 1) for v in members(near[x] & ~(1 << y))]

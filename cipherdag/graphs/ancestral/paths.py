@@ -48,13 +48,13 @@ def discriminating(endpoints: Endpoints, b: int, c: int) -> Iterator[tuple[int, 
 
 
 def deciding(endpoints: Endpoints) -> Iterator[tuple[int, ...]]:
-    """The discriminating paths that could direct something."""
+    """The discriminating paths (..., b, c) that could direct an edge: it has a circle at b."""
     for c, b in np.argwhere(endpoints == CIRCLE).tolist():
         yield from discriminating(endpoints, b, c)
 
 
 class Uncovered:
-    """Looks for paths of which no variable is adjacent to the second next.
+    """Looks for uncovered paths, on which no variable is adjacent to the one after the next.
 
     ``steps``, shape (p, p), is True at [i, j] where a path may go from i to j.
     """
@@ -64,13 +64,13 @@ class Uncovered:
         self.steps = row_masks(steps)
 
     def reaches(self, start: int, first: int, targets: int, *, last: int = -1) -> bool:
-        """Whether such a path leads from a start over its first step to one of some targets.
+        """Whether such a path leads from ``start`` by way of ``first`` to one of the targets.
 
-        ``targets`` and ``last`` are bit masks; of ``last`` is what may stand before the target.
+        ``targets`` and ``last`` are bit masks; ``last`` has what may stand before the target.
         """
         if targets >> first & 1:
             return bool(last >> start & 1)
-        # a walk, which may come to a variable twice, is far sooner seen not to be there
+        # a cheap check first: where no walk, which may repeat variables, there is no path
         walk = walk_steps([(start, first)], self._onward)
         if not any(self._onward(u, v) & targets for u, v in walk):
             return False
@@ -103,12 +103,11 @@ def transitive_closure(steps: BoolMatrix) -> BoolMatrix:
 def possible_d_sep(
     endpoints: Endpoints, x: int, y: int, among: BoolMatrix | None = None
 ) -> IndexArray:
-    """Possible-D-SEP(x, y), in order: what may be in the set that separates the two, seen from x.
+    """Possible-D-SEP(x, y), ascending: what may be in a set that separates x and y, seen from x.
 
     A variable is in it if it is reached from x along edges of which every two that follow one
-    another meet in a collider or lie in a triangle, and not through y: were x and y dependent given
-    all that is reached so, the path between them that says so, which passes y at its end only,
-    would be an inducing one.
+    another meet in a collider or lie in a triangle, and not through y. Were x and y dependent given
+    all variables reached so, the path that makes them dependent would be an inducing path.
 
     The path stays inside ``among``, shape (p,), if it is given; see `blocks_of`.
     """
@@ -128,10 +127,9 @@ def possible_d_sep(
 def blocks_of(skeleton: BoolMatrix) -> IndexArray:
     """The number of the block that each edge lies in, shape (p, p); -1 where there is no edge.
 
-    Two edges are in one block if a cycle has both. So all paths between two adjacent variables have
-    only variables of the block of their edge, and a set that separates the two without the edge
-    still does without its variables of other blocks: those stand on no such path, and make nothing
-    but more colliders active.
+    Two edges are in one block if a cycle has both. So all paths between two adjacent variables stay
+    in the block of their edge. A set that separates the two once their edge is removed needs no
+    variable of other blocks: these lie on no such path, and could only make colliders active.
 
     Source: Hopcroft and Tarjan, "Algorithm 447", Communications of the ACM 16 (1973).
     """
@@ -159,7 +157,7 @@ def _number_blocks(
             if parent < 0:
                 continue
             low[parent] = min(low[parent], low[v])
-            if low[v] >= depth[parent]:  # parent parts v and what is below it from the rest
+            if low[v] >= depth[parent]:  # parent cuts v and what is below it off
                 start = edges.index((parent, v))
                 a, b = np.array(edges[start:]).T
                 blocks[a, b] = blocks[b, a] = blocks.max() + 1

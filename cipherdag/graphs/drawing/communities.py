@@ -50,7 +50,7 @@ def overview(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Overview:
 
 
 def opened(graph: MixedGraph, shown: Overview, name: str) -> Overview:
-    """The same overview with the variables of one box instead of it."""
+    """The overview with the box ``name`` replaced by its variables."""
     index = graph.nodes.index
     others = [
         list(map(index, variables)) for box, variables in shown.members.items() if box != name
@@ -86,7 +86,7 @@ def _collapsed(graph: MixedGraph, groups: list[list[int]]) -> Overview:
 
 
 def _between(graph: MixedGraph, names: list[str], joined: BoolMatrix) -> list[tuple[str, str, str]]:
-    """The edges between boxes: of two variables the graph's, else which way all edges lead."""
+    """The edges between boxes: the graph's between two variables, else how all edges lead."""
     edges = {frozenset((edge.source, edge.target)): edge for edge in graph.edges}
     between: list[tuple[str, str, str]] = []
     for a, b in np.argwhere(np.triu(joined | joined.T)).tolist():

@@ -43,8 +43,8 @@ PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
 def draw(graph: MixedGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     """Draw a graph into a file.
 
-    The ending of the path chooses the format: ``.svg``, ``.png`` or ``.pdf``. Of more than ``most``
-    variables communities are drawn.
+    The ending of the path chooses the format: ``.svg``, ``.png`` or ``.pdf``. A graph of more than
+    ``most`` variables is drawn as boxes of communities.
 
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.

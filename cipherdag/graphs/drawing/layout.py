@@ -253,7 +253,7 @@ def _course(points: list[tuple[float, float]]) -> FloatArray:
 
 
 def _ranks(dag: BoolMatrix) -> list[int]:
-    """Layers: longest path from a root, then roots and the like pulled down to their children."""
+    """Layers by longest path from a root; then those with more children than parents move down."""
     order = topological_order(dag)
     rank = [0] * len(dag)
     if order is None:
@@ -287,7 +287,7 @@ def _ordered(rank: list[int], above: Links, below: Links) -> list[list[int]]:
                 v: sum(at[w] for w in towards[v]) / len(towards[v]) if towards[v] else spots[v]
                 for v in layer
             }
-            # ties turn round every other pass, so that sweeps do not run in a circle
+            # every other pass reverses ties, so that sweeps do not repeat themselves
             turn = -1 if sweep % 4 > 1 else 1
             layer.sort(key=lambda v: (wish[v], turn * spots[v]))
             at |= {v: float(spot) for spot, v in enumerate(layer)}

@@ -163,7 +163,7 @@ def _looks(
 def _look(
     edge: Edge, graph: MixedGraph, evidence: EdgeEvidence | None, row: int, mark: str, most: float
 ) -> Look:
-    """An edge of the graph itself; the consensus of replicates takes off marks or dashes it."""
+    """How an edge is drawn: without marks that replicates contradict, dashed if they lack it."""
     words, ends = graph.describe(edge), edge.ends
     marks = [mark] if mark else []
     if evidence is None:

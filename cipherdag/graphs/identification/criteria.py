@@ -1,7 +1,7 @@
 """Graphical criteria: d-separation, and what identifies the effect of a treatment on an outcome.
 
-DAGs, graphs and sets are bit masks, as in `cipherdag.graphs.dags`. *Adjustment*, in a maximal PDAG.
-*Front door*, in a DAG. *Conditional instruments*, in a DAG whose effects are all linear: z is an
+DAGs, graphs and sets are bit masks, as in `cipherdag.graphs.dags`. *Adjustment* is judged in
+a maximal PDAG, *front door* in a DAG, *conditional instruments* in a linear DAG: there z is an
 instrument given W if, with the arrows from the treatment x cut, W separates z from the outcome y
 and not from x, and neither z nor W is an effect of x. Then y less the effect of x is independent of
 z given W, and cov(z, y | W) / cov(z, x | W) is the total effect of x on y.
@@ -54,7 +54,7 @@ class Adjustment:
 
     @cached_property
     def undirected_start(self) -> int | None:
-        """A neighbour of x by which x causes y in some DAGs and not in others; None: amenable."""
+        """A neighbour of x through which x causes y in some DAGs only; None if amenable."""
         for v in members(self.pattern.neighbours[self.x]):
             directed = close_under_meek(with_arrow(self.pattern, self.x, v))
             if possible_descendants(directed, v) >> self.y & 1:
@@ -63,7 +63,7 @@ class Adjustment:
 
     @cached_property
     def causal(self) -> int:
-        """Bit mask of what x causes in all DAGs and what in some of them causes y, and of y."""
+        """Bit mask of what x causes in all DAGs and what is y or causes y in some of them."""
         below = reachable(self.pattern.children, 1 << self.x) & ~(1 << self.x)
         reach = [(v, possible_descendants(self.pattern, v)) for v in members(below)]
         return sum(1 << v for v, descendants in reach if descendants >> self.y & 1)
@@ -80,7 +80,7 @@ class Adjustment:
     def back_doors(self) -> Dag:
         """A DAG of the class without the arrows that begin a causal path from x to y.
 
-        If x and y are amenable, a set without forbidden variables blocks in this one if in all.
+        If `undirected_start` is None, a set of allowed variables blocks here iff in all DAGs.
         """
         dag = some_member(self.pattern)
         return without_arrows_from(dag, 1 << self.x, reachable(dag, 1 << self.y))
@@ -132,10 +132,10 @@ def front_door_set(dag: Dag, x: int, y: int, observed: int) -> int | None:
 
 
 def _largest_front_door(dag: Dag, x: int, y: int, candidates: int) -> int:
-    """The largest set of these whose back doors to y are all blocked by x.
+    """The largest set of candidates whose back doors to y are all blocked by x.
 
-    A variable whose back door is open where all of them lose their arrows is in no smaller set
-    either: that leaves more arrows.
+    A variable whose back door is open though the arrows from all candidates are cut is in no
+    smaller set either: that would cut fewer arrows.
     """
     while True:
         cut = without_arrows_from(dag, candidates)
@@ -152,7 +152,7 @@ def _intercepts(dag: Dag, x: int, y: int, mediators: int) -> bool:
 
 
 def conditional_instruments(dag: Dag, x: int, y: int, observed: int) -> Iterator[tuple[int, int]]:
-    """Every instrument z that the search yields, with a bit mask W of what it is one given."""
+    """Every instrument z that the search finds, with a bit mask of the W given which it is one."""
     cut = without_arrows_from(dag, 1 << x)
     usable = observed & ~reachable(turned(dag), 1 << x) & ~(1 << y)
     for z in members(usable):
@@ -199,7 +199,7 @@ def moral_graph(dag: Dag, x: int, y: int) -> list[int]:
 
 
 def without_arrows_from(dag: Dag, causes: int, effects: int = -1) -> Dag:
-    """The DAG without the arrows from some variables to some, or to all."""
+    """The DAG without the arrows from ``causes`` to ``effects``, by default to all variables."""
     return tuple(
         parents & ~causes if effects >> v & 1 else parents for v, parents in enumerate(dag)
     )
@@ -251,7 +251,7 @@ def _predecessors(dag: Dag, x: int, given: int) -> dict[State, State | None]:
 
 
 def _eliminate(neighbours: Sequence[int], removed: int) -> list[int]:
-    """The graph without some vertices, the neighbours of each joined instead of paths by it."""
+    """The graph without some vertices, with the neighbours of each joined to one another."""
     near = list(neighbours)
     for v in members(removed & ((1 << len(near)) - 1)):
         around, near[v] = near[v], 0

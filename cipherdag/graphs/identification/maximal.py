@@ -150,7 +150,7 @@ def close_under_meek(pattern: Pattern) -> Pattern:
 def possible_descendants(pattern: Pattern, v: int) -> int:
     """Bit mask of v and all that it causes in some DAG of the class.
 
-    Those at the end of a path without an arrow backwards, no three neighbours of which form a
+    They end a path without an arrow backwards, on which no three variables in a row form a
     triangle (Perkovic et al. 2017, lemmas 3.5 and 3.6).
     """
     onward = [
@@ -223,7 +223,7 @@ def _adds_no_collider(pattern: Pattern, v: int, chosen: int) -> bool:
 
 
 def _restrict(pattern: Pattern, inside: int) -> Pattern:
-    """The pattern of some variables alone, by their indices among them."""
+    """The pattern of the variables ``inside`` alone, renumbered 0, 1, ... in their order."""
     variables = list(members(inside))
 
     def packed(masks: tuple[int, ...]) -> tuple[int, ...]:
@@ -235,12 +235,12 @@ def _restrict(pattern: Pattern, inside: int) -> Pattern:
 
 
 def _index_in(inside: int, v: int) -> int:
-    """The index of a variable among some."""
+    """The number that `_restrict` gives a variable."""
     return (inside & ((1 << v) - 1)).bit_count()
 
 
 def _unpack(inside: int, packed: int) -> int:
-    """A bit mask of indices among some variables as one of all."""
+    """A bit mask of the numbers that `_restrict` gives as one of all variables."""
     variables = list(members(inside))
     return mask_of(variables[i] for i in members(packed))
 

@@ -4,7 +4,7 @@ Positions are those of the sorted names, so that the order of a graph's variable
 
 Sources: Pearl and Paz, "Graphoids" (1986), and Textor et al., "Robust causal inference using
 directed acyclic graphs: the R package dagitty", Int. J. Epidemiology 45 (2016) (implied
-independences, one for every pair without an edge); as of each criterion.
+independences, one for every pair without an edge); and the sources of `criteria` and `maximal`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from cipherdag.graphs.mixed_graph import MixedGraph
 MOST_SETS = 100
 MOST_DAGS = 1000
 MOST_SEPARATORS_COMPARED = 50
-"""Minimal sets that are looked at for the smallest one."""
+"""Minimal separating sets from either variable that are compared to find a smallest one."""
 Independence = tuple[str, str, tuple[str, ...]]
 
 
@@ -123,12 +123,12 @@ def d_separated(graph: MixedGraph, first: str, second: str, given: Collection[st
 def implied_independences(graph: MixedGraph) -> tuple[Independence, ...]:
     """Two variables without an edge, and a smallest set given which they are independent.
 
-    A distribution that has one such independence for every pair, and no others that cancel, has
-    them all (pairwise Markov).
+    A distribution that has one such independence for every pair has all that the graph implies,
+    unless dependences cancel out (pairwise Markov).
 
     Returns:
-        One for every pair, names in the order of the alphabet. Of sets the smallest among the
-        first minimal ones; by position in the alphabet where several are.
+        One for every pair, names in alphabetical order. The set is the smallest among the first
+        minimal ones; where several are, positions in the alphabet decide.
 
     Raises:
         GraphError: The graph has a directed cycle, stands for no DAG, or is not complete.

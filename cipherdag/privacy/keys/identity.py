@@ -25,10 +25,10 @@ from cipherdag.privacy.secrecy import Secret, open_to_others
 class DrawKey(Secret):
     """A key of HMAC-SHA256, as a function from a digest to a seed; it does nothing else.
 
-    A site's random numbers have to be the same at every asking, or they would be averaged out; so
-    they follow from the rows, and from this key, so that nobody tries which rows they would follow
-    from. Whoever has the key, or the identity key that it is derived from, computes them for any
-    rows. Its part in the lot of a cohort follows from it likewise. Made by
+    A site's random numbers are the same at every asking, or they could be averaged out: so they
+    follow from its rows. They follow from this key too, so that nobody can test guesses of the
+    rows. Whoever has the key, or the identity key that it is derived from, computes them for any
+    rows. What a site adds to a cohort's lot follows from the key likewise. Made by
     `SigningIdentity.draw_key`.
     """
 

@@ -1,11 +1,11 @@
-"""Whose key it is, by telephone: a fingerprint as a few words, and what was heard held against it.
+"""Pairing codes: fingerprints of keys as words, to be read by telephone and compared.
 
 A code commits to the whole fingerprint, which commits to the keys. It is the beginning of scrypt
 (RFC 7914) of it, so that whoever looks for other keys with the same code pays for every try with
-16 MiB and some 50 ms. Where one of two people who compare has made their keys honestly, an
-attacker must hit a code that is given: nine words, 81 bits. Where the one who is distrusted chooses
-both sides, as a coordinator that shows two sites different studies, any two that agree will do, and
-it takes twice the words (docs/adr/0019).
+16 MiB and some 50 ms. If one of the two people who compare made their keys honestly, an attacker
+must find keys with a given code: nine words, 81 bits. If the attacker chooses both sides, as a
+coordinator that shows two sites different studies, any two studies with the same code will do: such
+a code has twice the words (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _BITS = 9
 _SALT = b"cipherdag pairing code 1"
 _COST, _BLOCK = 2**14, 8
 _LONG = re.compile(r"[0-9a-f]{64}")
-_TOLD_BY = 4  # letters that no two words have in common
+_TOLD_BY = 4  # first letters, which no two words have in common
 
 
 def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:

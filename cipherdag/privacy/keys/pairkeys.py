@@ -99,7 +99,7 @@ class EphemeralKeys(Secret):
             ) from None
 
     def exchange(self, peer_x25519: bytes) -> bytes:
-        """The X25519 shared secret, 32 bytes; refuses the own key and points of low order."""
+        """The X25519 shared secret, 32 bytes; refuses this site's key and points of low order."""
         if same_digest(peer_x25519, self.x25519_public):
             raise KeyAgreementError("the other site's key is this site's own")
         try:

@@ -44,7 +44,7 @@ class SealingKey(Secret):
     def seal(self, plaintext: bytes, associated: bytes, nonce: bytes = b"") -> bytes:
         """Encrypt and authenticate (NIST SP 800-38D).
 
-        It is bound to what both sites know, such as the transcript. The nonce has 12 fresh random
+        The message is bound to ``associated``, which both sites know. The nonce has 12 fresh random
         bytes, drawn here where none are given. Returned are nonce, ciphertext and tag, `SEAL_BYTES`
         more than the plaintext, so that its length shows.
         """
@@ -75,7 +75,7 @@ def sealing_keys(pair_keys: Iterable[PairKey], purpose: bytes) -> list[SealingKe
 def seal_each(
     keys: Sequence[SealingKey], plaintexts: Sequence[bytes], associated: Sequence[bytes]
 ) -> tuple[bytes, ...]:
-    """A message for every site of some, each sealed with its own key; see `SealingKey.seal`."""
+    """Seal a message for each of several sites, with its key; see `SealingKey.seal`."""
     drawn = fresh_bytes(_NONCE_BYTES * len(keys))
     nonces = [drawn[k : k + _NONCE_BYTES] for k in range(0, len(drawn), _NONCE_BYTES)]
     each = zip(keys, plaintexts, associated, nonces, strict=True)
@@ -83,12 +83,12 @@ def seal_each(
 
 
 def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes) -> bytes:
-    """`SealingKey.seal` of a key that seals once."""
+    """`SealingKey.seal` with a key that is derived for this message."""
     return sealing_keys([pair_key], purpose)[0].seal(plaintext, associated)
 
 
 def unseal(pair_key: PairKey, purpose: bytes, sealed: bytes, associated: bytes) -> bytes:
-    """`SealingKey.unseal` of a key that unseals once."""
+    """`SealingKey.unseal` with a key that is derived for this message."""
     return sealing_keys([pair_key], purpose)[0].unseal(sealed, associated)
 
 

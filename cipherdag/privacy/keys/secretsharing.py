@@ -173,5 +173,5 @@ def _product(first: Elements, second: Elements) -> Elements:
 
 
 def _reduced(numbers: Elements) -> Elements:
-    """Reduces modulo the prime; numpy divides whole vectors, but takes rests one by one."""
+    """Reduces modulo the prime; numpy's `%` would be slower than its division."""
     return numbers - numbers // _ORDER * _ORDER

@@ -2,7 +2,7 @@
 
 Roles are drawn once a run, so that sites that collude have one chance to be given two of them:
 
-    sites   dealer        its twin   holders
+    sites   dealer        twin       holders       (the pages' dealer, verifier, computing parties)
     2       coordinator   none       both sites
     3       one           none       the two others
     4 on    one           another    two others
@@ -50,8 +50,8 @@ class Roles:
 
     Attributes:
         dealer: Who deals the keys; `COORDINATOR` where there are two sites.
-        twin: Who deals them again from the dealer's seed; None below four sites.
-        holders: The two that hold shares and keys.
+        twin: Who repeats the deal from the dealer's seed, to verify it; None below four sites.
+        holders: The two sites that hold shares and keys, and compute the bits.
 
     Raises:
         CohortError: Two roles fall to one party.

@@ -1,4 +1,4 @@
-"""The arithmetic of a holder: three openings of uniform words, and then labels.
+"""The arithmetic of a holder (computing party): both holders open E, then D, then the labels Y.
 
 With x the sums of the sites' vectors, t the sum of the dealt parts, and X_0 + X_1 = x - t the sums
 of the parts that the holders have:
@@ -9,7 +9,7 @@ of the parts that the holders have:
 
 where a product x_i x_j is E_i E_j + E_i t_j + E_j t_i + t_i t_j; r has its last term. The
 highest bit of D - r is that of D, xor r's, xor [D's lower bits < r's]; the keys yield the last two
-times the step. The same keys say at D + 2^(k-2) whether D - r lies in the middle half of its ring.
+times the step. At D + 2^(k-2) the same keys say whether D - r lies in the middle half of its ring.
 
 A holder answers each opening once. One that answers for two values of E would show 2 t, and with E
 all sums: so an object of this class lives in memory alone, is not copied, and never goes back.
@@ -40,7 +40,7 @@ def label_bytes(batch: Batch) -> int:
 
 
 class Holding(Secret):
-    """One holder's shares of one batch; every verb is called once, in this order.
+    """One holder's shares of one batch; `mask`, `square`, `compare` and `open` follow in turn.
 
     ``parts`` is the sum of the sites' parts for this holder, words, shape (words,).
     """
@@ -70,8 +70,8 @@ class Holding(Secret):
     def square(self, other: bytes, seed: bytes, common: bytes) -> bytes:
         """This holder's share of D, packed.
 
-        From the other holder's share of E, what the dealer sealed for this holder, and what it sent
-        in the clear.
+        ``other`` is the other holder's share of E, ``seed`` what the dealer sealed for this holder,
+        ``common`` what the dealer sent in the clear.
 
         Raises:
             MalformedMessageError: A word is missing or not reduced.
@@ -129,7 +129,7 @@ class Holding(Secret):
         return read_labels(batch.label_hash, sizes, dealt, labels[:-1], labels[-1:])
 
     def _compared(self, masked: WordVector) -> tuple[WordVector, WordVector]:
-        """Shares of each comparison's step: where it holds, and where it is beyond its half."""
+        """Shares of each comparison's step, or of 0: if it holds; if its form is out of range."""
         batch, steps = self._batch, self._draws.steps[self._batch.test_of]
         middle = _ONE << (batch.widths - 2).view(np.uint64)
         points, tops = split_top(np.stack([masked, masked + middle]), batch.widths)

@@ -6,8 +6,8 @@ L + m D in ascending order, which say 1. So the or of the comparisons takes no s
 the place of the hash that fits says nothing of s. A holder would turn 0 into 1 by adding a multiple
 of D, but has no more than a share of D: it succeeds with a chance of m^2 / 2^63 at most.
 
-One more label stands for the whole batch: every form beyond the middle half of its ring adds its
-test's D, and only the label of none is hashed.
+One more label, that of the range, stands for the whole batch. Every form beyond the middle half of
+its ring adds its test's D; only the label to which none was added is hashed.
 
 Leaks:
     Hashes of 80 bits under AES say nothing of labels that cannot be guessed. With the label of a
@@ -34,7 +34,7 @@ _NONE = np.uint64(0)
 
 
 def hash_labels(hashed: BlockHash, labels: WordVector, places: NDArray[np.intp]) -> HashMatrix:
-    """The hash of every label at its place, shape (labels, 10)."""
+    """The hash of every label with its place, the number of its test, shape (labels, 10)."""
     hashes = hashed(labels, places.astype(np.uint64), [_NONE])[0].astype("<u8", copy=False)
     return hashes.view(np.uint8).reshape(-1, _BLOCK_BYTES)[:, :LABEL_HASH_BYTES]
 
@@ -48,8 +48,8 @@ def label_list(
 ) -> bytes:
     """The hashes of all labels that mean something, as a dealer sends them.
 
-    The labels are those of 0, to which each comparison that holds adds its test's step, an odd one.
-    The batch's label of sums that can be has shape (1,).
+    ``sizes`` is each test's number of comparisons, ``labels`` its L, ``steps`` its odd D.
+    ``range_label`` says that no form of the batch is out of range, shape (1,).
     """
     test = np.repeat(np.arange(sizes.size), sizes + 1)
     first = np.cumsum(sizes + 1) - (sizes + 1)
@@ -70,7 +70,7 @@ def read_labels(
 
     Raises:
         ForgedSumError: A label means nothing: who dealt, or who held a share, deviated.
-        AggregateRangeError: A sum is none that the sites can produce, or one of the three deviated.
+        AggregateRangeError: A sum is out of range, or the dealer or a holder deviated.
     """
     hashes = np.frombuffer(dealt, dtype=np.uint8).reshape(-1, LABEL_HASH_BYTES)
     within = hash_labels(hashed, reached, np.array([sizes.size]))

@@ -1,8 +1,8 @@
 """The messages between the parties of a batch of secure tests, relayed by the coordinator.
 
 Parts, shares and seeds are sealed for one party each. The seal is bound to the batch, sender,
-recipient and kind, and from D on to all that both holders saw before. E are the masked factors of
-products and D the masked values of the forms (`holding`).
+recipient and kind; from D on, also to what both holders exchanged before. E are the masked factors
+of products, D the masked values of the forms (`holding`). Roles are explained in `batch`.
 
     exchange   to                  carries                     answers
     share      every site          (its question)              Contributed
@@ -35,8 +35,8 @@ from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.wire import Body, decode
 
 SEALED_SEED: Final = KEY_BYTES + SEAL_BYTES
-_FRAME = 1024
-_FRAME_OF_A_PART = 8
+_FRAME = 1024  # room for field names and short fields of a message
+_FRAME_OF_A_PART = 8  # room for the lengths of one site's part and commitment
 
 
 class Contributed(Body, frozen=True):
@@ -63,9 +63,9 @@ class Collected(Body, frozen=True):
     """The parts of all other sites for one role, in the order of the batch's sites.
 
     Attributes:
-        parts: As they were sealed.
-        commitments: For dealer and twin.
-        seed: For the twin: the dealer's.
+        parts: Each other site's sealed part.
+        commitments: Theirs to the dealt seeds, for dealer and twin alone.
+        seed: The dealer's sealed seed, for the twin alone.
     """
 
     parts: tuple[bytes, ...]
@@ -81,13 +81,13 @@ class Keys(Body, frozen=True):
 
 
 class Checks(Body, frozen=True):
-    """The twin's digests of what each holder was dealt, sealed for it."""
+    """The twin's digests of what each holder was dealt, sealed for that holder."""
 
     digests: tuple[bytes, bytes]
 
 
 class Square(Body, frozen=True):
-    """The other holder's share of E, and what was dealt; no check where there is no twin."""
+    """The other holder's share of E (``masked``), the deal, and the twin's ``check``, if any."""
 
     masked: bytes
     common: bytes
@@ -149,7 +149,7 @@ def sign_bits(batch: Batch, bits: BoolVector, dealt: bytes, identity: SigningIde
 
 
 def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
-    """Raise MalformedMessageError for bits of another number, or a digest of another length."""
+    """Raise MalformedMessageError for a wrong number of bits, or a digest of wrong length."""
     count = batch.predicates.n_tests
     if len(said.bits) != -(-count // 8) or len(said.dealt) != DIGEST_BYTES:
         raise MalformedMessageError("the bits of secure tests are cut short or too long")
@@ -160,9 +160,9 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
 def check_signatures(
     batch: bytes, bits: bytes, dealt: bytes, signed: Iterable[tuple[bytes, bytes]]
 ) -> None:
-    """Raise ForgedSumError unless each key, with its signature, signed the bits of a batch.
+    """Raise ForgedSumError unless every signature over a batch's bits is its key's.
 
-    The batch is given by its digest.
+    ``batch`` is the batch's digest; ``signed`` has pairs of a public key and a signature.
     """
     for public, signature in signed:
         try:
@@ -178,10 +178,10 @@ def check_signatures(
 def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
-    The holders are the pinned public keys of the first and the second one.
+    ``holders`` are the pinned public keys of the first and the second holder.
 
     Raises:
-        MalformedMessageError: It is no such message.
+        MalformedMessageError: The content is no valid `Verdicts`.
         ForgedSumError: A holder did not sign these bits, for this batch, after this deal.
     """
     said = decode(content, Verdicts, most_bytes(batch, Verdicts))

@@ -55,13 +55,13 @@ class Party(Secret):
         random_bytes: RandomBytes = fresh_bytes,
     ) -> None:
         self._session, self._position, self._roles = session, position, roles
-        if position not in (roles.dealer, *roles.sites):  # it seals for those with a role alone
+        if position not in (roles.dealer, *roles.sites):  # it sends to parties with a role alone
             pair_keys = {other: pair_keys[other] for other in roles.sites if other in pair_keys}
         self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
         self._names, self._identity, self._random = names, identity, random_bytes
         self._last: Batch | None = None
         self._seat: Seat | None = None
-        self._answered: list[Batch] = []  # attempts at this question that masked sums left for
+        self._answered: list[Batch] = []  # attempts for which masked sums left
 
     @property
     def secret_size(self) -> int:
@@ -69,14 +69,14 @@ class Party(Secret):
         return sum(key.secret_size for key in self._keys.values())
 
     def begin(self, batch: Batch) -> Seat:
-        """This party's part in a batch; its part in the one before ends.
+        """This party's part in a batch; its part in the batch before ends.
 
         Raises:
             InconsistentQuestionError: It is of another session, or has other roles than the run.
             CohortError: This party takes no part in it, or shares no key with one that has a role.
-            ReplayError: It is not after the one before; or it repeats a question after this
-                holder's masked sums left, over other sites, with other tests, or twice; or it does
-                after this holder signed its bits.
+            ReplayError: The batch does not come after the one before; or this holder signed the
+                question's bits; or its masked sums left, and this is the second repeat, or has
+                other sites or tests.
         """
         if batch.session != self._session or batch.roles != self._roles:
             raise InconsistentQuestionError("secure tests of another session, or with other roles")
@@ -101,8 +101,8 @@ class Party(Secret):
     ) -> BoolVector:
         """The bits of a batch that this party took part in last; see `read_verdicts`.
 
-        Identities are the pinned public keys of the cohort's sites; what parties of one process
-        share of `read_verdicts` may stand for it.
+        ``identities`` are the pinned public keys of the cohort's sites. ``read`` may be a cached
+        `read_verdicts` that the parties of one process share.
 
         Raises:
             ReplayError: It is not the batch of this party's last part.

@@ -10,21 +10,21 @@ so that a holder who does not know the payload cannot turn 0 into it, or it into
 on which side of alpha the payload lies; neither key shows it. A tree ends 2 levels early, in four
 words of outputs (early termination: Boyle, Gilboa and Ishai, CCS 2016).
 
-Of a seed, which has its three lowest bits free, the children are hashed with tweaks 0 and 1, the
-words that both directions yield with tweak 2, and the four outputs with tweaks 4 and 5. Of a
-child's hash, bit 0 is the control bit. A correction is a block, of the control bit to the left in
-bit 0 and to the right in bit 1, and a word for what is yielded.
+A seed leaves its three lowest bits free for tweaks. Hashed with tweaks 0 and 1 it gives the left
+and the right child, with 2 the word that a step to either side adds, with 4 and 5 the four outputs.
+Bit 0 of a child's hash is its control bit. A correction is a block, whose bits 0 and 1 correct the
+control bits to the left and to the right, and a word that corrects what a step adds.
 
-Comparisons of any number of bits go down together, the longest first: one of n bits joins where
-n - 2 levels are left. What both keys have in common stands level by level, from the most levels
-that are left to one: the first word of the block of every comparison there, the second words, the
-words for what is yielded. The first outputs of all follow, the second, third and fourth ones. Among
-themselves comparisons stand in descending order of their bits, equal ones as they were given.
+Comparisons of all sizes descend together: one of n bits joins where n - 2 levels are left. What
+both keys have in common stands level by level, from the top. A level has the first words of its
+comparisons' blocks, then all second words, then all words that correct what a step adds. After the
+last level come all first outputs, then all second, third and fourth ones. Comparisons stand in
+descending order of their bits; those with equally many bits keep the order given.
 
 Leaks:
-    One key shows the number of levels. What it yields at any x, and at any number of them, says
-    nothing of alpha, the payload or the side: the other key's seeds are unknown to its holder, 125
-    bits each.
+    One key shows the number of levels. What it yields, at any number of points x, says nothing of
+    alpha, the payload or the side: its holder does not know the other key's seeds, of 125 bits
+    each.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BlockHash:
     ) -> Blocks:
         """The hash of every block with every tweak, shape (tweaks, ..., 2).
 
-        The words of the blocks have any shape; tweaks are bits of the first to set, of all or each.
+        ``first`` and ``second`` are the blocks' words; a tweak's bits are set in the first word.
         """
         mixed = np.empty((len(tweaks), *first.shape, 2), dtype="<u8")
         for tweak, into in zip(tweaks, mixed, strict=True):
@@ -86,16 +86,16 @@ FLAGS = np.uint64(7)
 LEAF_BITS = 2
 LEAVES = 1 << LEAF_BITS
 LEVEL_WORDS = 3
-"""Of a level of one key: a block and a word."""
+"""Words that one comparison has in a level: a block and a word."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_VALUES, _LOWER, _UPPER = np.uint64(2), np.uint64(4), np.uint64(5)
+_VALUES, _LOWER, _UPPER = np.uint64(2), np.uint64(4), np.uint64(5)  # tweaks; see above
 _CHUNK = 4096
 """Comparisons dealt or evaluated at a time, so that their seeds stay in the processor's cache."""
 
 
 def key_words(bits: IntegerVector) -> int:
-    """Words that both keys have in common, of comparisons over points of so many bits each."""
+    """Number of words that both keys have in common, from the bits of each comparison's points."""
     return int((LEVEL_WORDS * (bits - LEAF_BITS) + LEAVES).sum())
 
 
@@ -109,9 +109,9 @@ def deal_payloads(
 ) -> WordVector:
     """Deals what both keys have in common, for every comparison; see above.
 
-    Points have 2 to 63 bits each, and the secret bounds as many. The two holders' root seeds are
-    uniform, shape (2, count, 2). Outputs add up to the payload below alpha where ``turned`` is 0,
-    and not below it where it is 1.
+    Points and secret bounds (``alphas``) have 2 to 63 ``bits``. The two holders' root seeds are
+    uniform, shape (2, count, 2). Outputs add up to the payload at x < alpha where ``turned`` is 0,
+    and at x >= alpha where it is 1.
     """
     words = np.empty(key_words(bits), dtype=np.uint64)
     keys = _Keys.of(words, bits)
@@ -145,9 +145,9 @@ class _Keys(NamedTuple):
 
     Attributes:
         order: The comparisons in descending order of bits.
-        levels: Of the first ones that have the level, from the most levels that are left to one:
-            both words of the block, and the word for what is yielded, shape (3, comparisons).
-        outputs: Shape (4, comparisons).
+        levels: From the top, for the first comparisons of ``order``, which have the level: both
+            words of the block, and what corrects a step's word, shape (3, comparisons).
+        outputs: Corrections of the four outputs, shape (4, comparisons).
     """
 
     order: IndexArray
@@ -156,7 +156,7 @@ class _Keys(NamedTuple):
 
     @classmethod
     def of(cls, words: WordVector, bits: IntegerVector) -> _Keys:
-        """The keys of comparisons over points of so many bits."""
+        """The keys of comparisons over points of ``bits`` bits each, as views of ``words``."""
         order = np.argsort(-bits, kind="stable")
         left = np.arange(bits.max(initial=LEAF_BITS) - LEAF_BITS, 0, -1)
         taking_part = np.searchsorted(-bits[order], -left - LEAF_BITS, side="right")
@@ -166,7 +166,7 @@ class _Keys(NamedTuple):
         return cls(order, shaped, outputs.reshape(LEAVES, -1))
 
     def chunks(self) -> Iterator[tuple[IndexArray, _Keys]]:
-        """Which comparisons go down at a time, and their keys."""
+        """At most 4096 comparisons at a time: their positions, and their keys."""
         for first in range(0, self.order.size, _CHUNK):
             some = slice(first, first + _CHUNK)
             levels = tuple(level[:, some] for level in self.levels if level.shape[1] > first)
@@ -174,7 +174,7 @@ class _Keys(NamedTuple):
 
 
 class _Front:
-    """Where a descent is: seeds and control bits, a row a holder or point, shape (rows, count)."""
+    """The nodes reached: seeds and control bits, a row a holder or point, shape (rows, count)."""
 
     __slots__ = ("control", "first", "second")
 
@@ -182,7 +182,7 @@ class _Front:
         self.first, self.second, self.control = roots[..., 0].copy(), roots[..., 1].copy(), control
 
     def take(self, children: Blocks, level: WordMatrix, right: WordMatrix) -> None:
-        """Go to the children taken, of the first comparisons."""
+        """Step to the chosen children, in the comparisons that have this level."""
         count = level.shape[1]
         control = self.control[:, :count]
         taken = _ZERO - control
@@ -255,7 +255,7 @@ def _evaluated(
 
 
 def _taken(blocks: Blocks, second: WordMatrix) -> WordMatrix:
-    """The first or second word of every block."""
+    """The second word of a block where ``second`` is 1, else the first."""
     return np.where(second.astype(bool), blocks[..., 1], blocks[..., 0])
 
 

@@ -46,16 +46,16 @@ class Relay:
     names: Sequence[str]
 
     def check(self, site: int, share: bytes) -> None:
-        """Raise ShareError unless a site's `Contributed` is one of this batch, by its lengths."""
+        """Raise ShareError unless a site's `Contributed` has the lengths that this batch needs."""
         self._check_lengths(site, self._read(site, share, Contributed))
 
     def prepare(self, shares: Mapping[int, bytes]) -> dict[int, bytes]:
         """`Collected` for every role, by position, from `Contributed` of every site.
 
-        The coordinator's, where it deals itself, is under `COORDINATOR`.
+        A coordinator that deals is asked under `COORDINATOR`.
 
         Raises:
-            ShareError: A site's is missing, or is not one of this batch.
+            ShareError: A site's `Contributed` is missing, or is not one of this batch.
 
         Leaks:
             Commitments to seeds that were drawn at random, to dealer and twin.
@@ -121,7 +121,7 @@ class Relay:
 
         Raises:
             ShareError: As `prepare`.
-            ForgedSumError: The holders say other bits: one of them lies.
+            ForgedSumError: The holders disagree on the bits: one of them lies.
         """
         holders = self.batch.roles.holders
         self._require(opened, holders)

@@ -128,8 +128,8 @@ class Seat(Secret):
             ParameterError, BoundExceededError: As `split_vector`.
 
         Leaks:
-            Nothing to any two parties with a role but both holders together with the dealer or its
-            twin, which have all three parts.
+            The vector, to both holders together with the dealer or its twin, which have all three
+            parts; nothing to any two of these parties.
         """
         with self._turn("share"):
             batch, roles = self._batch, self._batch.roles
@@ -156,10 +156,10 @@ class Seat(Secret):
         Raises:
             ReplayError: It was asked before, or out of turn.
             ShareError: A site's part does not unseal, or it gave dealer and twin different ones.
-            MalformedMessageError: The request is none.
+            MalformedMessageError: The request is no valid `Collected`.
 
         Leaks:
-            To dealer and twin the dealt parts, which are uniform; to a holder its parts, too.
+            To dealer and twin the dealt parts, to a holder its parts; all of them are uniform.
         """
         with self._turn("prepare"):
             said = self._read(request, Collected)
@@ -179,7 +179,7 @@ class Seat(Secret):
             ReplayError: As `prepare`.
             ShareError: The other holder's share does not unseal.
             ComparisonKeyError: What was dealt was altered, or dealer and twin dealt differently.
-            MalformedMessageError: The request is none.
+            MalformedMessageError: The request is no valid `Square`.
         """
         with self._turn("square"):
             said = self._read(request, Square)
@@ -296,7 +296,7 @@ class Seat(Secret):
         return seed
 
     def _passed_by_other(self, kind: str, sealed: bytes, length: int) -> bytes:
-        """What the other holder sealed, which saw what this one saw before."""
+        """What the other holder sealed; ShareError unless it saw before what this one saw."""
         return self._unsealed(self._other, kind, sealed, length, self._seen)
 
     def _pass(self, kind: str, share: bytes) -> bytes:
@@ -358,7 +358,7 @@ class Seat(Secret):
 
     @contextmanager
     def _blaming(self, site: int) -> Iterator[None]:
-        """Gives an error of what a site sent that site's name."""
+        """Put a site's name on an error that its content raises."""
         try:
             yield
         except CipherdagError as error:
@@ -367,7 +367,7 @@ class Seat(Secret):
 
     @contextmanager
     def _turn(self, verb: str) -> Iterator[None]:
-        """One step: refused unless it is the next one, and the last one if it fails."""
+        """Take a step; ReplayError unless it is the next one. A step that fails is the last one."""
         left, self._left = self._left, ()
         if left[:1] != (verb,):
             raise ReplayError("a party of secure tests was asked twice, or out of turn")

@@ -5,8 +5,8 @@ A site's vector has three parts, so that no two roles have any site's numbers:
     vector = first + dealt + rest      every word modulo the 2^k of its ring
 
 The first part follows from a seed that goes to the first holder, the second from a seed that goes
-to the dealer and its twin, and the rest goes to the second holder. Everybody who carries the sum
-of the sites' vectors on carries it without the dealt parts.
+to the dealer and its twin, and the rest goes to the second holder. So the holders' parts add up to
+the sum of the sites' vectors less the dealt parts.
 
 The dealer deals from one seed and the sites' seeds. With t the sum of the dealt parts and F the
 forms without their constants, it knows F(t). The holders draw shares of a uniform v for every
@@ -14,17 +14,17 @@ comparison, and open F(x) + constant - 1 + r with
 
     r = v - F(t)
 
-(see `holding`): so every comparison has another mask, whatever words it shares with others,
-and the products of dealt parts need no share at all. Keys of `payloads` for r's lower bits yield
-words that add up to the test's step where the form is positive; r's highest bit turns them round.
-What both holders draw (roots, v, shares of t, steps and labels) follows from a seed each, and the
-dealer corrects the shares of t alone. A twin that has the same seeds deals the same, bit by bit: it
-sends both holders a digest.
+(see `holding`). So comparisons have independent masks, even where they share words, and nobody
+needs shares of the products of dealt parts. With keys of `payloads`, for r's lower bits and turned
+by its highest bit, holders find shares of the test's step where the form is positive, else of 0.
+What a holder draws (roots, v, shares of t, steps and labels) follows from its seed; the dealer
+corrects only the first one's shares of t. A twin that has the same seeds deals the same, bit by
+bit: it sends both holders a digest.
 
 Leaks:
-    Any two of a vector's parts say nothing; all three are it. The commitment says nothing of a seed
-    that was drawn at random. The common part and one holder's seed say nothing of t, r or the
-    labels. The dealer sees no number of a site but through parts that are uniform; it must never
+    Any two of a vector's parts say nothing; all three add up to it. The commitment says nothing of
+    a random seed. The common part and one holder's seed say nothing of t, r or the labels. The
+    dealer sees no number of a site but through parts that are uniform; it must never
     see a masked sum or a label.
 """
 
@@ -55,8 +55,8 @@ class Parts(Secret):
 
     Attributes:
         first: Seed of the first holder's part.
-        dealt: Seed of the dealer's and its twin's.
-        rest: The second holder's, packed.
+        dealt: Seed of the part of the dealer and its twin.
+        rest: The second holder's part, packed.
     """
 
     __slots__ = ("dealt", "first", "rest")
@@ -131,7 +131,7 @@ class HolderDraws(Secret):
         dealt: Shares of t, without the dealer's correction, shape (multiplied words,).
         steps: Shares of what a comparison that holds adds to its test's label, shape (tests,).
         labels: Shares of every test's label of 0, shape (tests,).
-        reach: Share of the batch's label of sums that can be, shape (1,).
+        reach: Share of the batch's label that says that all sums are in range, shape (1,).
     """
 
     __slots__ = ("dealt", "labels", "masks", "reach", "roots", "steps")
@@ -177,8 +177,8 @@ class Dealt(Secret):
 def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
     """Everything that is dealt for a batch, the same at the dealer and its twin.
 
-    The dealer's seed has 32 fresh random bytes; a site's is that of its dealt part. Who has one
-    holder's seed learns nothing, and who has both the labels and masks.
+    ``seed`` is the dealer's, 32 fresh random bytes; ``site_seeds`` are those of the dealt parts.
+    One holder's seed says nothing; both together give all labels and masks.
     """
     first, second = (expand(seed, b"seed of a holder", batch.digest, bytes([i])) for i in HOLDERS)
     draws = HolderDraws(batch, first, 0), HolderDraws(batch, second, 1)
