@@ -45,7 +45,7 @@ ORIGIN_BITS = 8
 """Bits of an origin below a unit: a finer one would depend on the library that computes it."""
 BATCH = 50_000
 MUCH_LARGER = 10.0
-"""How many times as many as the sites Bartlett's statistic is where spreads differ."""
+"""Spreads differ where Bartlett's statistic exceeds this many times the number of sites."""
 
 
 def open_moments(

@@ -45,7 +45,7 @@ def oriented(
     else:
         triples, open_triples = [*judged.colliders, *sorted(judged.effects)], judged.ambiguous
         support = outcome.support
-        # what no end is caused by stands as a collider where no clear one speaks against it
+        # a middle that causes no end is a collider unless a clearer one contradicts it
         strength = {t: c if by_clarity else support[t[::2]] for t, c in judged.colliders.items()}
         strength |= {triple: -1.0 / judged.clarity[triple] for triple in judged.effects}
     return outcome.with_class(
