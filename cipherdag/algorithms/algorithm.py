@@ -55,7 +55,7 @@ class Facts:
         present: How many sites the last sum covers.
         min_contributors: How many sites have to contribute to a test whose sums are disclosed.
         measured: Which variables the sites measured.
-        determined: Which of them follow from others, by the schema.
+        determined: Which variables follow from others, by the schema.
         coded: For every variable its two categories in order, None if it has not two; empty where
             only the sites know them.
     """
@@ -237,7 +237,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         Each setting stands by itself; presets stand only where they differ from the default.
 
         Args:
-            conclusion: The run's.
+            conclusion: The conclusion of the run.
             columns: What the columns are; None where only the sites know it.
         """
         del conclusion, columns

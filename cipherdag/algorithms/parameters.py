@@ -77,7 +77,7 @@ class Parameter:
         kind: Type of its value.
         default: Its default.
         choices: The only values; empty where there are others.
-        range: Of a number.
+        range: Range of a number.
         optional: Whether it may be None.
         help: What it is, in one sentence.
         member: Type of each, where the value is a tuple.

@@ -72,7 +72,7 @@ class JudgedTriples:
             the other rules the share of separating sets without y.
         ambiguous: The triples that may be colliders.
         effects: Ambiguous triples whose y is no cause of x or z, but perhaps not adjacent to both.
-        clarity: Of every triple that was judged the number that `colliders` hold.
+        clarity: For every judged triple the factor or share that `colliders` hold.
         separated: The pairs (x, z) that some set of neighbours separates.
     """
 

@@ -26,11 +26,11 @@ def edge_tests(
     """What tests tell of the edge between two variables, in whatever direction.
 
     Args:
-        outcome: The run's.
-        names: Of the variables.
-        a: The one.
-        b: The other.
-        closed: Whether nothing but verdicts was opened.
+        outcome: The outcome of the run.
+        names: Names of the variables.
+        a: Position of one variable.
+        b: Position of the other.
+        closed: Whether nothing but verdicts was disclosed.
     """
     pair = (min(a, b), max(a, b))
     weakest, by_knowledge = outcome.weakest.get(pair), given_of(outcome.constraints, a, b)

@@ -23,10 +23,10 @@ class TestsOutcome:
             empty with votes.
         ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
             are colliders.
-        weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
+        weakest: For every edge x < z that tests over all sites left, its test of largest p-value;
             empty with votes.
-        decisive: Of every edge x < z that tests could have removed, how many there are and which
-            were skipped; empty where that is not known.
+        decisive: For every edge x < z that tests could have removed, the number of these tests and
+            of those that were skipped; empty where that is not known.
         differences: How clearly every variable differs in distribution between sites; those that
             do also given their neighbours. Empty where sites were not compared.
         bootstrap: In how many replicates every edge occurs, with which ends; None for none.

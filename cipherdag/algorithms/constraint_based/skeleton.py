@@ -30,7 +30,7 @@ MOST_LISTED = 500
 of the pairs that direct an edge."""
 PAIRS_AT_ONCE = 2_000_000
 """Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is
-remembered. They take about three rounds of numbers."""
+remembered. With three sums a test they take three rounds."""
 MOST_SETS = 2**53
 """Cap on the count of a pair's conditioning sets of one size: floats are exact up to it."""
 

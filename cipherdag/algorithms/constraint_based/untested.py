@@ -60,7 +60,7 @@ def untested_details(
     Args:
         standing: Edges that no site measured both ends of, shape (p, p).
         removed: Pairs without an edge that could not be tested, shape (p, p).
-        names: Of the variables.
+        names: Names of the variables.
     """
     details: dict[str, Any] = {}
     if standing is not None and standing.any():

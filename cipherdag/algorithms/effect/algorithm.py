@@ -202,7 +202,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
 
         Raises:
             ParameterError: A variable is not named, unknown, or of another kind than it takes.
-            DataError: The rows tell no effect.
+            DataError: No effect can be estimated from the rows.
             SiteUnreachableError: A site left.
         """
         require(

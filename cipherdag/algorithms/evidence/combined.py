@@ -114,8 +114,8 @@ def _strengths(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
 class ThresholdedTests(CachedFederatedCITest):
     """`ThresholdedTests` opens verdicts instead of p-values: 1 for independent, 0 for dependent.
 
-    Tests that no site can do have NaN with ``fisher``. Where constants are untestable, so have
-    marginal tests with ``weighted_p``, which are compared in both directions.
+    With ``fisher`` a test that no site can do has NaN. With ``weighted_p``, where constants are
+    untestable, marginal tests are compared in both directions, and have NaN where neither holds.
 
     Args:
         combination: The results that are summed.

@@ -111,7 +111,7 @@ def spreads_differ(sums: FloatVector, columns: int, n_sites: int) -> BoolVector:
     multiple of that, so it has to be larger by `MUCH_LARGER`.
 
     Args:
-        sums: Those of `Moments` within sites.
+        sums: The sums of the question `Moments`, centred within sites.
         columns: How many columns there are, c.
         n_sites: How many sites, K.
     """
@@ -154,8 +154,8 @@ class MomentTests(CachedFederatedCITest):
     counts that some site restricts.
 
     Args:
-        correlations: Those of the pooled data, shape (p, p); NaN at constant columns and at those
-            without moments.
+        correlations: Correlations of the pooled data, shape (p, p); NaN at constant columns and at
+            columns without moments.
         rows: Rows of all sites.
         kinds: The columns.
         fallback: Does the tests of columns without moments.

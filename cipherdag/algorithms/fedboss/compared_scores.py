@@ -80,8 +80,8 @@ class ComparedScores:
     """Compares the scores of graphs over all sites.
 
     Args:
-        penalty: Of sets, with the columns and rows of all sites.
-        per_parent: What a structure prior takes for every parent, on the grid of the penalty.
+        penalty: The penalty of sets; it holds the columns and the rows of all sites.
+        per_parent: What a structure prior subtracts for every parent, on the penalty's grid.
         n_sites: How many sites there are.
         discount: See `LogLikelihoods`.
         max_rows: Declared bound of a site's rows.

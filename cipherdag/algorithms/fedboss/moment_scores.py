@@ -63,7 +63,7 @@ class MomentScores:
             or n / 100 if that is more, on the grid.
 
     Args:
-        correlations: Of all rows, shape (p, p); NaN at variables that do not vary.
+        correlations: Correlations of all rows, shape (p, p); NaN at variables that do not vary.
         rows: Number of rows, less one for every site if each subtracted its own means.
         penalty: How many times ln(n) / 2 a parent costs.
         per_parent: What a structure prior subtracts besides for every parent, in nats.
@@ -125,7 +125,7 @@ class MomentScores:
         """The family of v, and the variables that would raise its score as parents.
 
         Args:
-            regression: Of v on its parents.
+            regression: The regression of v on its parents.
             v: The variable.
             free: Which variables may be parents of v, shape (p,).
         """

@@ -40,7 +40,7 @@ class _Parents:
     """A variable's parents.
 
     Attributes:
-        score: Of the family; far less where a required parent is missing.
+        score: Score of the family; far less where a required parent is missing.
         mask: Bit mask of the parents.
         better: Bit mask of those that would raise the score as one parent more.
         near: A regression on these parents, or on some that the search met just before.
@@ -234,7 +234,7 @@ class MomentOrder:
 def best_by_moments(
     trees: GrowShrinkTrees, scores: MomentScores, restarts: int, rng: np.random.Generator
 ) -> Waiting[BestGraph]:
-    """The best graph of an iterated search, which ends when so many restarts in a row gain nothing.
+    """The best graph of an iterated search, which ends when ``restarts`` in a row gain nothing.
 
     Up to 100 variables three times as many. Never waits, since every score is there.
     """

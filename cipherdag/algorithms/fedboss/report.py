@@ -51,8 +51,8 @@ class FedBOSSOutcome:
             Empty where scores were not disclosed.
         compared: How many pairs of undisclosed scores were compared; None where scores were
             disclosed.
-        worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
-        effects: Of edges (cause, effect) the partial correlation given the effect's other causes,
+        worth: Every edge (cause, effect, nats): by how much the score falls without it alone.
+        effects: For edges (cause, effect) the partial correlation given the effect's other causes,
             where moments were disclosed.
         sets: How many sets of variables were scored in which way; empty for moments.
         cut_short: Whether the search ran out of its budget of rounds or values.

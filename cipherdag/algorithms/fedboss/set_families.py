@@ -1,9 +1,9 @@
 """Scores of families from one number per set of variables, learnt wave by wave.
 
 A family's score is a difference of two such numbers (see `statistics.set_scores`), so a set that
-many families share is asked about once. A candidate for one parent more has to depend, pairwise, on
-the variable or on one of its parents. From two parents on it also has to gain with one of them left
-out.
+many families share is asked about once. Any variable may become a first parent. A second one has to
+depend, pairwise, on the variable or on its parent; a third or later one on the variable or any
+parent, and it has to gain with one of these left out.
 """
 
 from __future__ import annotations

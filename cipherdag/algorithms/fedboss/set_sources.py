@@ -160,7 +160,7 @@ class LikelihoodScores(SetFamilies):
 
     Args:
         levels: How many categories every variable has, 1 of a number, shape (p,).
-        score: Its penalty is taken from likelihoods.
+        score: The score of categories, whose grid is that of all numbers here.
         cost: The penalty of a set.
         budget: What may be asked.
         max_rows: Declared bound of a site's rows.

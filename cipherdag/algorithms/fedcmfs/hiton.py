@@ -34,7 +34,7 @@ class Marginals:
 
     Attributes:
         p_value: Shape (p,); NaN at the target and where no site had a reliable test.
-        strength: Shape (p,); NaN likewise. Where strengths are never opened, a rank: larger for
+        strength: Shape (p,); NaN as `p_value`. Where strengths stay closed, a rank: larger for
             stronger ones of those that depend on the target, and 0 for the others.
     """
 

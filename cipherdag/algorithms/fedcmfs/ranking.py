@@ -55,7 +55,7 @@ class Ranking:
 
         Args:
             marginals: The target with every other variable, B pairs.
-            dependent: Those that are ranked, shape (B,); the others get 0.
+            dependent: Whether each pair is dependent, shape (B,); others get rank 0.
 
         Raises:
             ParameterError: There are too many sites.

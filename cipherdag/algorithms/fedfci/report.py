@@ -63,7 +63,7 @@ def concluded(
 
     Args:
         algorithm: How tests were done.
-        outcome: The run's.
+        outcome: The outcome of the run.
         facts: Names, and the categories that signs of effects are of.
         integrate: How many graphs to look at for those that fit all groups of sites; 0 for none.
         remarks: Further remarks on the evidence, in sentences.

@@ -267,7 +267,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         facts: Facts,
         stable: StableSkeleton,
     ) -> Asking:
-        """Separating sets, and the class that they and the rule for colliders tell."""
+        """The outcome with separating sets, and the class of DAGs that the collider rule gives."""
         search = self.separator_search(stable.skeleton)
         chosen, judged = yield from separate_and_judge(
             source,

@@ -248,10 +248,10 @@ def unresolved_triples(
     """The triples where the graph contradicts the tests, or of which the tests are not clear.
 
     Args:
-        outcome: The run's; one by the reference ``code`` has none of these.
-        names: Of the variables.
-        rule: What judged triples, of FedPC's `colliders`.
-        closed: Whether nothing but verdicts was opened.
+        outcome: The outcome of the run; with reference ``code`` there are no such triples.
+        names: Names of the variables.
+        rule: The rule that judged triples, as in FedPC's `colliders`.
+        closed: Whether nothing but verdicts was disclosed.
     """
     if (classed := outcome.in_class) is None:
         return ()

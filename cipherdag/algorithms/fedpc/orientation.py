@@ -32,8 +32,8 @@ def oriented(
     Args:
         outcome: Skeleton and separating sets.
         constraints: Background knowledge, which comes first.
-        judged: What all sets say of the triples; None where the chosen set tells.
-        open_triples: Where `judged` is None, triples that it does not tell of.
+        judged: What all sets say of the triples; None where the chosen sets alone decide.
+        open_triples: Where `judged` is None, triples that the chosen sets do not decide.
         by_clarity: Whether judged colliders are as strong as they are clear; else as the support
             of the chosen set.
         tie_break_score: A number of every variable, for what the graph leaves open, shape (p,).

@@ -33,7 +33,7 @@ class Search:
     """One search from a graph.
 
     Attributes:
-        objective: What is made small.
+        objective: The objective that is minimised.
         kept: How many of the best graphs are kept.
         equivalent_equal: Whether Markov-equivalent graphs have the same objective: then the sites
             are asked about one of each class.
