@@ -1,4 +1,4 @@
-"""What is asked and what is concluded.
+"""The algorithms: which questions each asks the sites, and what it concludes from the answers.
 
-Where a docstring has no ``Leaks:`` section, nothing is told but what the run's questions open.
+Where a docstring has no ``Leaks:`` section, nothing is disclosed but what the run's questions say.
 """

@@ -34,7 +34,7 @@ from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import Question
 
 EMPTY: tuple[Any, ...] = ("", (), None)
-"""Values of parameters that say nothing."""
+"""Values of a parameter that mean it was not given."""
 MOST_SHOWN = 20
 Reading = Literal["labels", "interventions", "relations"]
 Outcome = TypeVar("Outcome")
@@ -55,8 +55,8 @@ class Facts:
         present: How many sites the last sum covers.
         min_contributors: How many sites have to contribute to a test whose sums are disclosed.
         measured: Which variables the sites measured.
-        determined: Which of them follow from others, by the schema.
-        coded: Of every variable of two categories these, in their order, else None; empty where
+        determined: Which variables follow from others, by the schema.
+        coded: For every variable its two categories in order, None if it has not two; empty where
             only the sites know them.
     """
 
@@ -93,7 +93,7 @@ class Facts:
         return self.names.index(name)
 
     def referred(self, effect: EffectSize | None, *pair: int) -> EffectSize | None:
-        """The effect of two variables with the categories that its sign is of."""
+        """The effect of two variables with the categories that its sign refers to."""
         if effect is None or not self.coded:
             return effect
         two = [(self.names[v], *codes) for v in pair if (codes := self.coded[v]) is not None]
@@ -114,8 +114,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
         takes_overlap: Whether sites may lack variables with some of its parameters.
-        published: By ``paper`` and ``code`` what makes it that of its paper, or of its authors'
-            program; see `as_published`.
+        published: The parameters of its paper (``paper``) or of its authors' program (``code``);
+            see `as_published`.
     """
 
     __slots__ = ()
@@ -134,7 +134,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def as_published(cls, source: str = "paper", **varied: Any) -> Self:
         """The algorithm with the parameters of its paper, or of its authors' program (``code``).
 
-        Sites have to restrict nothing for the results of the publication
+        The publication's results need sites that restrict nothing
         (`cipherdag.Policy.as_published`); other policies perturb tests or refuse sums.
 
         Args:
@@ -234,10 +234,10 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def used(self, conclusion: Conclusion, columns: ColumnTypes | None) -> dict[str, Any]:
         """The parameters that had a part in a run, with the values that were used, for its report.
 
-        Settings stand each by itself, and those of presets where they are not as usual.
+        Each setting stands by itself; presets stand only where they differ from the default.
 
         Args:
-            conclusion: The run's.
+            conclusion: The conclusion of the run.
             columns: What the columns are; None where only the sites know it.
         """
         del conclusion, columns
@@ -253,8 +253,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def disclosures(self) -> tuple[Disclosure, ...]:
         """All that a run with these parameters may disclose, at least one thing.
 
-        What its questions say that they disclose is among them; which of them are asked, the
-        columns and earlier sums may decide.
+        They include what each of its questions discloses; the columns and earlier sums may decide
+        which questions are asked.
         """
 
     @property

@@ -23,7 +23,7 @@ from cipherdag.questions.question import Bundle, Question, Resampled
 
 
 class Replicable(Protocol):
-    """An outcome whose edges are counted over replicates: a dataclass with this field."""
+    """An outcome whose edges are counted over replicates: a dataclass with a field `bootstrap`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -51,13 +51,13 @@ def replicated(
     seed: int,
     counted: Callable[[Sequence[Outcome]], EdgeCounts],
 ) -> Generator[Question, FloatVector, Outcome]:
-    """A run, and so many of its kind over rows that the sites draw, in shared rounds.
+    """A run and its ``replicates`` over rows that the sites draw anew, in shared rounds.
 
     Args:
         run: The run on the sites' rows as they are.
-        again: Starts another one.
-        replicates: How many more; with 0 the run alone.
-        seed: What rows are drawn by.
+        again: Starts the run of one replicate.
+        replicates: Number of replicates; with 0 the run alone.
+        seed: Decides which rows the sites draw.
         counted: Counts the edges of the replicates.
 
     Raises:
@@ -73,7 +73,7 @@ def replicated(
 
 
 def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
-    """The counts of CPDAGs."""
+    """In how many outcomes' CPDAGs each edge occurs, and with which ends."""
     return EdgeCounts.of([endpoints_of(outcome.arcs) for outcome in outcomes], "---")
 
 

@@ -1,7 +1,7 @@
-"""Which algorithm learns a graph from some columns, sites and policies: ``cipherdag run FILES``.
+"""Chooses the algorithm that learns a graph from some columns and sites: ``cipherdag run FILES``.
 
 The rules were chosen by the errors of graphs on data whose graph is known; see ``benchmarks.md``.
-How many columns there are for the rows does not choose: the result warns where there are too many.
+The number of columns per row plays no part: the result warns where there are too many columns.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 FEWEST_FOR_SUMS = 3
-"""Sites from which a sum hides each site's part from the others."""
+"""Least number of sites of which a sum hides each site's part from the others."""
 MOST_INCOMPLETE = 0.05
-"""Share of a site's rows that miss a value, beyond which these rows should count."""
+"""Up to this share of rows that miss a value at a site, an algorithm may leave such rows out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

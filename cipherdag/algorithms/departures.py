@@ -1,4 +1,4 @@
-"""What becomes of an algorithm whose sums must all cover the same sites."""
+"""Stops an algorithm whose sums must all cover the same sites once a site leaves."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def over_one_cohort(
 ) -> Generator[Question, FloatVector, Outcome]:
     """Pass a search's questions on until a site leaves.
 
-    What was learnt of a maximum before says nothing of the sites that are left, and asking again
-    what was opened with the one that left would show its answer.
+    A maximum learnt before need not hold for the sites that remain. To ask again for what was
+    disclosed with the site that left would show that site's answer.
 
     Raises:
         SiteUnreachableError: A sum covers fewer sites than the one before.

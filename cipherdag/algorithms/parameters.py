@@ -34,17 +34,17 @@ _SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
 Reveal = Literal["auto", "bits", "sums"]
 """What is opened of tests: one bit of each, or the sums over the sites that it is computed from."""
 LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
-"""Levels of tests of which bits leave: at any others, run after run would close in on a p-value."""
+"""Levels allowed where bits leave a site: runs at any levels could close in on a p-value."""
 PENALTIES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Penalties of scores that are compared, likewise."""
+"""Penalties allowed where scores are compared by bits, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """Numbers from ``low`` to ``high``, or the powers of two among them.
 
-    An end that is ``above`` or ``below`` does not belong to it. Where bits leave a site with a
-    folder, only the ``steps`` do, if there are any.
+    ``above`` excludes ``low``, ``below`` excludes ``high``. ``steps``, if any, are the only values
+    that a site with a folder allows where bits leave it.
     """
 
     low: float
@@ -77,12 +77,12 @@ class Parameter:
         kind: Type of its value.
         default: Its default.
         choices: The only values; empty where there are others.
-        range: Of a number.
+        range: Range of a number.
         optional: Whether it may be None.
         help: What it is, in one sentence.
         member: Type of each, where the value is a tuple.
         graph: Whether it is a graph, as `CausalGraph.dumps` writes it.
-        parts: The parameters of a frozen type of settings, by name; empty of all others.
+        parts: The parameters of a frozen type of settings, by name; empty for other types.
         preset: Whether `Algorithm.as_published` alone sets it, so that it is nobody's option.
     """
 
@@ -165,8 +165,8 @@ def within(
 def row_bound() -> Any:
     """A field that bounds the rows of a site.
 
-    A site with more rows than a plan's bound refuses, so plans with other bounds tell of its rows:
-    by powers of two, their order of magnitude.
+    A site with more rows than a plan's bound refuses the plan. Plans with ever other bounds thus
+    disclose its number of rows, but only between powers of two.
     """
     return field(default=1 << 20, metadata={"range": Range(2, MAX_ROWS_LIMIT, powers=True)})
 
@@ -185,8 +185,8 @@ def settings(default: Any, ranges: Mapping[str, Range] | None = None) -> Any:
     """A field that holds a frozen type of settings, each of them an option.
 
     Args:
-        default: The settings as they usually are.
-        ranges: Of those whose type declares no range.
+        default: The default settings.
+        ranges: The ranges of settings whose type declares none.
     """
     return field(default=default, metadata={"parts": ranges or {}})
 
@@ -215,7 +215,7 @@ def parameters_of(algorithm: type) -> Mapping[str, Parameter]:
 
 @cache
 def options_of(algorithm: type) -> Mapping[str, Parameter]:
-    """The parameters of an algorithm's class by name, with settings each by itself."""
+    """The parameters of an algorithm's class by name; each setting of a group stands by itself."""
     options: dict[str, Parameter] = {}
     for name, parameter in parameters_of(algorithm).items():
         parts = parameter.parts or {name: parameter}
@@ -224,7 +224,7 @@ def options_of(algorithm: type) -> Mapping[str, Parameter]:
 
 
 def flattened(algorithm: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of parameters, or what JSON says of them, with settings each by itself."""
+    """The values of parameters, also as JSON has them; each setting of a group stands by itself."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         known = parameters_of(algorithm).get(name)
@@ -238,7 +238,7 @@ def flattened(algorithm: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def grouped(algorithm: type, flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of an algorithm's parameters, of which settings are given each by itself.
+    """The values of an algorithm's parameters, from values in which each setting stands by itself.
 
     Raises:
         ParameterError: A setting is of another type, or beyond its range.
@@ -256,9 +256,9 @@ def grouped(algorithm: type, flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parameters(algorithm: object) -> None:
-    """Refuse a value of another type, beyond its range or that is no choice.
+    """Refuse a value of the wrong type, out of its range, or not among the choices.
 
-    Scalars of numpy become Python's, which a plan can have.
+    Scalars of numpy become Python's, since a plan can hold only these.
 
     Raises:
         ParameterError: The first such value.
@@ -275,7 +275,7 @@ def check_parameters(algorithm: object) -> None:
 
 
 def without(parameters: Mapping[str, Any], **had_a_part: bool) -> dict[str, Any]:
-    """The parameters but those that had no part."""
+    """The parameters without those that had no part in a run, which are given as False."""
     return {name: value for name, value in parameters.items() if had_a_part.get(name, True)}
 
 
@@ -321,7 +321,7 @@ def _parameter(
 
 
 def _sentences(algorithm: type) -> dict[str, str]:
-    """The first sentence that the docstrings of a class and its parents say of every field."""
+    """The first sentence on every field in the docstrings of a class and its parents."""
     said = {}
     for parent in reversed(algorithm.__mro__):
         if is_dataclass(parent) or issubclass(parent, msgspec.Struct):

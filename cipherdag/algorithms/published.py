@@ -1,4 +1,4 @@
-"""The parameters under which an algorithm is that of its paper, or of its authors' program."""
+"""The parameters with which an algorithm is that of its paper, or of its authors' program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Published:
         parameters: The values of parameters that differ from this package's defaults.
         varied: Parameters that the publication varies or does not state, or that change no result;
             all others have the value above, or their default.
-        needed: Those of ``varied`` of which no default is right.
+        needed: Those of ``varied`` that a caller must give, since no default is right.
     """
 
     parameters: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Published:
     def values(
         self, title: str, declared: Mapping[str, Parameter], given: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The parameters that are not defaults, with other values of what is varied.
+        """The publication's parameters that are not defaults, with the values that a caller gives.
 
         Args:
             title: The algorithm and where it was published, for errors.

@@ -15,7 +15,7 @@ from cipherdag.errors import ParameterError
 if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Algorithm
 
-# names without their classes, so that nothing heavy is imported before one is used
+# classes as text, so that nothing heavy is imported before an algorithm is used
 ALGORITHMS = {
     "describe": "cipherdag.algorithms.describe.algorithm:Describe",
     "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
@@ -80,7 +80,7 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
 
 
 def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
-    """The algorithm that a caller means: it, or that of a name with its default parameters.
+    """The algorithm that a caller gives, or the one of a name with its default parameters.
 
     Raises:
         ParameterError: There is no algorithm of this name, or it is neither algorithm nor name.

@@ -8,14 +8,14 @@ faithfulness and conservative causal inference", UAI 2006), ``majority`` fewer o
 a set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
 every set S without y of which S or S with y separates the two, it takes log p without y less log p
 with y, and their mean over S must be a factor of `CLEAR` or more, in either direction; p-values
-below alpha / 100 count as equal. A set counts only if both tests can be done, and one with another
-middle of x and z only if no other set tells: were that a collider, it would make x and z dependent,
-and what y then does says nothing of y. By bits p is one of three (`bracketed_p_values`).
+below alpha / 100 count as equal. A set counts only if both tests can be done. A set with another
+middle of x and z counts only where no set without one does: that middle, if a collider, makes x and
+z dependent by itself. Where only bits are disclosed, p has three values (`bracketed_p_values`).
 
-Triples in between are ambiguous, and so are those whose ends no set separates: as good as any other
-where a DAG needs a collider (`cipherdag.graphs.resolution`). So is a collider that is joined to
-another one of the same ends, if a test of x or z with it, given the other one, was skipped: it may
-be an effect of the other one alone, joined to the causes for want of the test that would part them.
+Triples in between are ambiguous, and so are those whose ends no set separates; where a DAG needs a
+collider, any of them may be it (`cipherdag.graphs.resolution`). So is a collider y adjacent to
+another collider w of x and z, if a test of x or z with y given w was skipped: y may be an effect of
+w alone, and adjacent to x and z only for want of that test.
 In half of all samples of a chain whose ends many sets separate, the highest p belongs to a set
 without the middle; and where a weak dependence through a collider goes undetected, some set with it
 separates. The mean over pairs of sets is robust to both.
@@ -68,11 +68,11 @@ class JudgedTriples:
     All others are no colliders.
 
     Attributes:
-        colliders: With how clearly: the factor by which p falls as y joins, or by the other rules
-            the share of separating sets without y.
-        ambiguous: Those that may be.
-        effects: Those of them whose middle is no cause of an end, be it joined to both or not.
-        clarity: Of every triple that was judged the number that `colliders` have.
+        colliders: The colliders, each with the factor by which p falls as y joins a set, or by
+            the other rules the share of separating sets without y.
+        ambiguous: The triples that may be colliders.
+        effects: Ambiguous triples whose y is no cause of x or z, but perhaps not adjacent to both.
+        clarity: For every judged triple the factor or share that `colliders` hold.
         separated: The pairs (x, z) that some set of neighbours separates.
     """
 
@@ -83,7 +83,7 @@ class JudgedTriples:
     separated: set[Pair] = field(default_factory=set)
 
     def without(self, doubtful: Collection[Triple]) -> JudgedTriples:
-        """The same where some triples may be colliders, whatever tests of their ends say."""
+        """These triples, but with the doubtful ones ambiguous and none of them a collider."""
         colliders = {t: clear for t, clear in self.colliders.items() if t not in doubtful}
         ambiguous = [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})]
         return replace(self, colliders=colliders, ambiguous=ambiguous)
@@ -124,7 +124,7 @@ def judge_triples(
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
     Rounds: as `candidate_tests`, and `bracketed_p_values` by bits; no test is asked twice. ``also``
-    gets the same results.
+    is called with every result, too.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
@@ -182,7 +182,7 @@ def _by_p_value_drop(
     alpha: float,
 ) -> list[tuple[Verdict, float]]:
     """Verdicts by the change of p as each middle joins the sets without it."""
-    if len(tests) == 1:  # nothing may join
+    if len(tests) == 1:  # only empty sets were tested, which no middle may join
         return [_by_drops([])] * len(triples)
     changes = chain.from_iterable(
         _drops(*of_two_sizes, adjacent, alpha)
@@ -206,13 +206,13 @@ def _drops(
     adjacent: BoolMatrix,
     alpha: float,
 ) -> Iterator[tuple[IndexArray, BoolVector, FloatVector]]:
-    """How far p drops as a middle joins a set, where that tells; by the index where it joins.
+    """How far p drops as a middle joins a set, if either test says independent; by its index there.
 
     Args:
         smaller: Tests of all sets of one size.
-        larger: Those of the next.
-        p_smaller: The p-values of the former.
-        p_larger: Of the latter.
+        larger: Tests of all sets of the next size.
+        p_smaller: The p-values of ``smaller``.
+        p_larger: The p-values of ``larger``.
         adjacent: The skeleton.
         alpha: The level of the tests.
 
@@ -242,7 +242,7 @@ def _are_middles(rows: IndexArray, adjacent: BoolMatrix) -> BoolMatrix:
 
 
 def _index_among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
-    """Gives the indices of tests among these, which have them all."""
+    """A function that gives the indices of tests among ``rows``, which must hold them all."""
     keys = keys_of_tests(rows)
     order = np.argsort(keys)
     ordered = keys[order]
@@ -251,7 +251,7 @@ def _index_among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
 
 def _by_drops(drops: list[float]) -> tuple[Verdict, float]:
     """What a middle is, and the factor by which p falls on average as it joins."""
-    # summed exactly, so that the order of the variables is nothing to it
+    # summed exactly, so that the order of the variables does not matter
     mean = math.fsum(drops) / len(drops) if drops else 0.0
     clear = math.log(CLEAR)
     verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
@@ -285,7 +285,7 @@ def _by_share(
 
 
 def _verdict(containing: int, total: int, rule: str) -> Verdict:
-    """What a triple is whose middle stands in so many of so many separating sets."""
+    """The verdict on a triple whose middle is in ``containing`` of ``total`` separating sets."""
     if total == 0:
         return "ambiguous"
     if containing == 0 or (rule == "majority" and 2 * containing < total):

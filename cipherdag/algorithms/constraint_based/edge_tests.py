@@ -26,11 +26,11 @@ def edge_tests(
     """What tests tell of the edge between two variables, in whatever direction.
 
     Args:
-        outcome: The run's.
-        names: Of the variables.
-        a: The one.
-        b: The other.
-        closed: Whether nothing but verdicts was opened.
+        outcome: The outcome of the run.
+        names: Names of the variables.
+        a: Position of one variable.
+        b: Position of the other.
+        closed: Whether nothing but verdicts was disclosed.
     """
     pair = (min(a, b), max(a, b))
     weakest, by_knowledge = outcome.weakest.get(pair), given_of(outcome.constraints, a, b)
@@ -78,7 +78,7 @@ def _named(tests: TestsOfEdge[int], names: Sequence[str]) -> TestsOfEdge[str]:
 def _tested(
     weakest: MaxPValueTest | None, names: Sequence[str], *, closed: bool
 ) -> tuple[str, ...]:
-    """What the test over all sites says that spoke least for an edge, in sentences."""
+    """Sentences on the test over all sites that spoke least for an edge, by its largest p."""
     if weakest is None:
         return (NO_TEST,)
     said = "Dependent in all tests over all sites that could be done"
@@ -92,7 +92,7 @@ def _tested(
 
 
 def named(given: Iterable[int], names: Sequence[str]) -> tuple[str, ...]:
-    """The names of a set, in their order."""
+    """The names of a set's variables, in alphabetical order."""
     return tuple(sorted(names[v] for v in given))
 
 
@@ -104,7 +104,7 @@ def set_of(given: Iterable[int], names: Sequence[str]) -> str:
 def with_categories(
     weakest: Mapping[Pair, MaxPValueTest], facts: Facts
 ) -> dict[Pair, MaxPValueTest]:
-    """The tests of edges, whose effects say which categories their signs are of."""
+    """The tests of edges; each effect now names the categories that its sign refers to."""
     return {
         pair: replace(test, effect=facts.referred(test.effect, *pair))
         for pair, test in weakest.items()
@@ -124,14 +124,14 @@ def remarks_on_tests(
 
 
 def _of_all_pairs(outcome: TestsOutcome) -> str:
-    """What is said if more tests were not done than stand with the edges."""
+    """A remark for where more tests were skipped than the edges that stand account for."""
     undone = sum(count for method, count in outcome.tests.items() if not Method(method).done_by)
     of_edges = sum(tests.undone for tests in outcome.decisive.values())
     return OF_ALL_PAIRS if undone > of_edges else ""
 
 
 def clarity_phrase(clear: float, middle: str, rule: str, *, closed: bool, ends: str) -> str:
-    """What all sets of the ends say of a middle, in words; ``ends`` is what they are called."""
+    """How clearly tests judge a triple's middle, in words; ``ends`` is what its ends are called."""
     if rule != "p_value_drop":
         return f"{clear:.0%} of the sets that separate {ends} are without {middle}"
     if clear == 1.0:

@@ -1,4 +1,4 @@
-"""What every search for a graph by tests over all sites concludes, by position."""
+"""The outcome that every search for a graph by tests over all sites has, by position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cipherdag.graphs.knowledge import Constraints
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TestsOutcome:
-    """The part of an outcome that tests over all sites tell; p variables.
+    """The part of an outcome that comes from tests over all sites; p variables.
 
     Attributes:
         layers: Edges left after each layer of tests, or of votes.
@@ -23,14 +23,14 @@ class TestsOutcome:
             empty with votes.
         ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
             are colliders.
-        weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
+        weakest: For every edge x < z that tests over all sites left, its test of largest p-value;
             empty with votes.
-        decisive: Of every edge x < z that tests could have removed, how many there are and which
-            were skipped; empty where that is not known.
-        differences: How clearly every variable is distributed differently at the sites, and those
-            that are, given their neighbours; empty where that was not asked.
-        bootstrap: In how many replicates every edge occurs, and how, if there were any.
-        rows: Rows of all sites, where they were opened; else 0.
+        decisive: For every edge x < z that tests could have removed, the number of these tests and
+            of those that were skipped; empty where that is not known.
+        differences: How clearly every variable differs in distribution between sites; those that
+            do also given their neighbours. Empty where sites were not compared.
+        bootstrap: In how many replicates every edge occurs, with which ends; None for none.
+        rows: Rows of all sites, where they were disclosed; else 0.
         constraints: The background knowledge; None for none.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.

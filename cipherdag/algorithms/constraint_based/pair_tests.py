@@ -1,4 +1,4 @@
-"""What is remembered of the tests of every pair: the largest p-value, and the skipped ones."""
+"""Remembers of every pair the test with the largest p-value, and the tests that were skipped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
 Pair = tuple[int, int]
 
 NO_SET = 2
-"""Columns of tests given nothing."""
+"""Number of columns of a test with an empty conditioning set: its two variables."""
 NOT_TOGETHER = "no site measured both"
 TOO_FEW_SITES = "too few sites have rows that tell"
 TOO_FEW_ROWS = "rows are too few, or do not vary"
@@ -27,7 +27,7 @@ TOO_FEW_ROWS = "rows are too few, or do not vary"
 
 @dataclass(frozen=True, slots=True)
 class MaxPValueTest:
-    """The test of largest p-value that an edge stood: that, the set, and the effect in it."""
+    """The test in which an edge had its largest p-value: p, conditioning set and effect."""
 
     p_value: float
     given: tuple[int, ...]
@@ -39,10 +39,10 @@ class TestedPairs:
     """Pairs x < z, ascending, each with its set and p-value; made while they are iterated.
 
     Attributes:
-        x: The one position, shape (K,).
-        z: The other, shape (K,).
+        x: Position of the first variable, shape (K,).
+        z: Position of the second, shape (K,).
         p_values: Shape (K,).
-        sets: Those that are not empty.
+        sets: The conditioning sets that are not empty.
     """
 
     __test__ = False  # pytest takes every class named Test... for a test case
@@ -61,25 +61,25 @@ class TestedPairs:
 class MaxPValueTests:
     """Of each pair (x, z), x < z, the test of largest p-value, and its set; the first wins a tie.
 
-    Of a pair that was separated it is the test that separated it; an edge that stayed was dependent
-    in every test, and its largest p-value says how narrowly (pMax of the R package pcalg).
+    For a separated pair it is the test that separated it. A pair whose edge stayed was dependent
+    in every test; its largest p-value says how narrowly (pMax of the R package pcalg).
 
     Args:
         n_variables: Number of variables, p.
     """
 
     def __init__(self, n_variables: int) -> None:
-        # of (x, z) at x * (2 * p - x - 1) / 2 + z - x - 1: half of a square
+        # upper triangle: the entry of (x, z) is at x * (2 * p - x - 1) / 2 + z - x - 1
         self._n_variables = n_variables
         self._p_values = np.full(n_variables * (n_variables - 1) // 2, -np.inf)
         self._sets: dict[Pair, tuple[int, ...]] = {}
 
     def on_result(self, rows: IndexArray, p_values: FloatVector) -> None:
-        """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
+        """Take tests, shape (B, 2 + l), and their p-values; NaN is left out."""
         best = np.flatnonzero(~np.isnan(p_values))
         x, z = np.sort(rows[best, :2], axis=1).T
         pair = self._indices(x, z)
-        if (pair[1:] <= pair[:-1]).any():  # else every pair has one test, as given nothing
+        if (pair[1:] <= pair[:-1]).any():  # else every pair has one test: the set is empty
             order = np.lexsort((-best, p_values[best], pair))
             last = order[np.append(np.diff(pair[order]) > 0, True)[: len(order)]]
             best, x, z, pair = best[last], x[last], z[last], pair[last]
@@ -91,14 +91,14 @@ class MaxPValueTests:
             self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
 
     def of(self, pairs: BoolMatrix) -> TestedPairs:
-        """Those of these pairs that were tested, shape (p, p)."""
+        """The tested ones of the pairs that are True in a matrix of shape (p, p)."""
         x, z = np.nonzero(np.triu(pairs, k=1))
         p_values = self._p_values[self._indices(x, z)]
         tested = p_values > -np.inf
         return TestedPairs(x[tested], z[tested], p_values[tested], dict(self._sets))
 
     def summed(self) -> FloatVector:
-        """The p-values of every variable's pairs, summed exactly in whatever order, shape (p,)."""
+        """For every variable the exact sum of its pairs' p-values, shape (p,)."""
         sums = np.zeros(self._n_variables)
         variables = np.arange(self._n_variables)
         for v in variables.tolist():
@@ -116,8 +116,8 @@ class MaxPValueTests:
 class DecisiveTests:
     """Counts the distinct tests of every pair, and those that were skipped.
 
-    Each of an edge's tests is decisive: the edge would not stand if it said independent. A test
-    that is skipped counts as dependent, so an edge with one may stand for want of that test alone.
+    Every test of an edge is decisive: had it said independent, the edge would be gone. A skipped
+    test counts as dependent, so an edge may stand only because one of its tests was skipped.
 
     Attributes:
         n_variables: Number of variables, p.
@@ -130,7 +130,7 @@ class DecisiveTests:
     def on_result(self, rows: IndexArray, p_values: FloatVector) -> None:
         """Take tests, shape (B, 2 + l), and their p-values; NaN where one was skipped.
 
-        Those given nothing are not counted but where they were skipped: every pair has one.
+        Tests given nothing are noted only where skipped: every pair is known to have one.
         """
         if rows.shape[1] > NO_SET:
             keys, first = np.unique(keys_of_tests(rows), return_index=True)
@@ -153,11 +153,11 @@ class DecisiveTests:
 
         Args:
             skeleton: The edges that stand, shape (p, p).
-            joined: Those that stand whatever tests say, shape (p, p).
-            source: Of the tests.
-            measured: Which variables the sites measured. Tests of those that no site measured
-                together are none of the plan's, but for that of the two given nothing.
-            determined: Which of them follow from others.
+            joined: Edges that stand whatever tests say, shape (p, p).
+            source: The source of the tests.
+            measured: Which variables the sites measured. Tests whose variables no site measured
+                together are not counted, except the one of the two given nothing.
+            determined: Which variables follow from others.
         """
         edges = np.argwhere(np.triu(skeleton & ~joined))
         asked = self._counted(edges @ np.array([self.n_variables, 1]))
@@ -174,7 +174,7 @@ class DecisiveTests:
         return tests
 
     def _counted(self, pairs: IndexArray) -> IndexArray:
-        """The distinct tests of pairs x p + z, ascending, shape (E,)."""
+        """How many distinct tests each pair had; pairs are coded x p + z, ascending, shape (E,)."""
         counts = np.ones(len(pairs), dtype=np.int64)  # given nothing
         for of_size in self._asked.values() if len(pairs) else ():
             codes, keys = (np.concatenate(part) for part in zip(*of_size, strict=True))

@@ -141,7 +141,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     bits_by_default: ClassVar[tuple[str, ...]] = ("stratified",)
     takes_overlap: ClassVar[bool] = True
     other_evidence: ClassVar[tuple[str, ...]] = ()
-    """What decides instead of a test over all sites, and takes any test."""
+    """Values of ``evidence`` that are no test over all sites, such as votes; they take any test."""
 
     retired: ClassVar[dict[str, object]] = {
         "dof": "adjusted",
@@ -191,7 +191,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         )
 
     def check_bits(self) -> None:
-        """Refuse evidence, or a level, of which verdicts alone cannot be opened."""
+        """Refuse evidence, or a level, with which verdicts alone cannot be disclosed."""
         closable = (name for name, kind in EVIDENCE.items() if kind.close is not None)
         takes = _alternatives(self.other_evidence, closable)
         require(
@@ -219,7 +219,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         )
 
     def check_measured(self, measured: Measured) -> None:
-        """Take sites that lack variables where the evidence and the rule for colliders do."""
+        """Refuse sites that lack variables if the evidence or the collider rule needs them all."""
         if measured.everywhere:
             return
         kind = EVIDENCE.get(self.decided_by)
@@ -232,12 +232,12 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         require(self.rule == "p_value_drop", ENDS_WITHOUT_MIDDLE)
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence opens, once more of resampled rows with `bootstrap`."""
+        """What the evidence discloses; with `bootstrap` also what resampled rows disclose."""
         again = Resampled.discloses if self.bootstrap else ()
         return joined(self.evidence_disclosures(), again)
 
     def evidence_disclosures(self) -> tuple[Disclosure, ...]:
-        """What tests over all sites open."""
+        """What tests over all sites disclose."""
         kind = EVIDENCE[self.decided_by]
         lenient = self.rule == "p_value_drop" or self.alpha > LARGEST_USUAL_LEVEL
         opened = kind.disclosures(closed=self.closed, lenient=lenient)
@@ -251,9 +251,8 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             facts: The names are for `knowledge`, the seed for `bootstrap`.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, bits are to
-                be computed by fewer than two sites, or the seed of replicates is no number of 64
-                bits.
+            ParameterError: The knowledge contradicts itself or names other variables, too few
+                sites are to compute bits, or the seed of replicates is no number of 64 bits.
 
         Returns:
             The outcome. Rounds: those of `learn`; with `bootstrap` those of the replicate that
@@ -280,11 +279,11 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     @staticmethod
     @abstractmethod
     def count_edges(outcomes: Sequence[Tested]) -> EdgeCounts:
-        """In how many of some outcomes each edge stands."""
+        """In how many of these outcomes each edge occurs."""
 
 
 class Adjacent(Protocol):
-    """What a search for a skeleton ends with."""
+    """The result of a search for a skeleton."""
 
     @property
     def skeleton(self) -> BoolMatrix:

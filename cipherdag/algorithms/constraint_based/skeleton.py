@@ -26,13 +26,13 @@ from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
 MOST_LISTED = 500
-"""Variables up to which the sets of all pairs without an edge are listed, not only of those that
-direct something."""
+"""Up to this many variables, separating sets are listed of all pairs without an edge; beyond, only
+of the pairs that direct an edge."""
 PAIRS_AT_ONCE = 2_000_000
 """Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is
-remembered. Three rounds of numbers are as many."""
+remembered. With three sums a test they take three rounds."""
 MOST_SETS = 2**53
-"""Of one size, beyond which they are not counted."""
+"""Cap on the count of a pair's conditioning sets of one size: floats are exact up to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class StableSkeleton:
 
     @property
     def separations(self) -> Separations:
-        """Of every pair that tests separated, from the round that separated it."""
+        """The separating set of every pair that tests separated, from the round that did."""
         separations = Separations()
         for pair, given, p_value in self.weakest.of(~self.skeleton):
             separations.offer(pair, frozenset(given), p_value)
@@ -63,13 +63,13 @@ class StableSkeleton:
 
     @property
     def separated_pairs(self) -> Iterable[tuple[Pair, tuple[int, ...], float]]:
-        """Every pair that tests separated, the set and its p-value; none of too many to be read."""
+        """Each separated pair, its set and p-value; none if variables exceed `MOST_LISTED`."""
         if len(self.skeleton) > MOST_LISTED:
             return ()
         return self.weakest.of(~self.skeleton)
 
     def tested(self, source: FederatedCITest) -> dict[Pair, MaxPValueTest]:
-        """The weakest test of every edge that was tested, with the effect that the source tells."""
+        """The test of largest p-value of every tested edge, with the effect from the source."""
         return {
             pair: MaxPValueTest(p_value, given, source.effect((*pair, *given)))
             for pair, given, p_value in self.weakest.of(self.skeleton)
@@ -130,13 +130,13 @@ def possible_dsep_refinement(
     alpha: float,
     max_cond_size: int | None,
 ) -> Generator[Question, FloatVector, StableSkeleton]:
-    """The rest of a skeleton where more than neighbours may be conditioned on.
+    """The skeleton that is left once tests may also condition on variables beyond neighbours.
 
     Args:
         source: Tests.
         before: The skeleton; its weakest tests are continued.
-        candidates: Of ordered pairs (x, y) with an edge the variables that sets may have, in order;
-            other pairs are not tested.
+        candidates: For ordered pairs (x, y) with an edge, the variables that may be conditioned
+            on, ascending; other pairs are not tested.
         alpha: As in `stable_skeleton`.
         max_cond_size: Largest conditioning set; None for no limit.
 
@@ -211,7 +211,7 @@ class _Search:
 
 
 def _width(left: FloatVector, most: int) -> int:
-    """How many sets each pair may have tested in a round of at most so many tests, or one each."""
+    """How many sets of each pair a round of at most ``most`` tests can take; at least one each."""
     counts = np.sort(left)
     pairs = np.arange(len(counts), 0, -1)
     # with a width of counts[k] the smaller ones are tested whole and the others up to it
@@ -235,8 +235,8 @@ class _Pools:
 
     Attributes:
         layer: Size of the sets.
-        directions: Those pairs that some set is tested of.
-        counts: How many sets the pool of each gives, shape (D,).
+        directions: The ordered pairs whose pool has at least ``layer`` variables.
+        counts: How many sets the pool of each direction gives, shape (D,).
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class _Pools:
         return cls(np.column_stack([x, y]), pools, x, left_out, layer)
 
     def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
-        """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
+        """Sets ``start`` to ``stop`` of the directions ``which``, as rows (x, y, s1, ..., sl)."""
         sizes = self._sizes[which]
         rows, positions = [], []
         for size in np.unique(sizes).tolist():
@@ -295,7 +295,7 @@ class _Pools:
         return np.concatenate(rows)[order]
 
     def _subsets_of(self, size: int) -> IndexArray:
-        """The sets that a pool of so many variables gives, as indices in it, shape (C, layer)."""
+        """The sets from a pool of ``size`` variables, as indices in the pool, shape (C, layer)."""
         if size not in self._subsets:
             self._subsets[size] = subsets(size, self.layer)
         return self._subsets[size]

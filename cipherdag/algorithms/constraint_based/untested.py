@@ -19,21 +19,21 @@ from cipherdag.pages.numerals import first_of
 UNTESTED_DETAIL = "untested_edges"
 """Where a conclusion's details list edges that no site measured both ends of."""
 REMOVED_DETAIL = "untested_separations"
-"""Where they tell of pairs without an edge that could not be tested."""
+"""Where a conclusion's details describe pairs without an edge that could not be tested."""
 NEVER_TOGETHER = "No site measured both, so nothing was tested: whether the edge is there is open."
 
 
 def support_of(
     p_value: float, pair: tuple[int, int], given: Collection[int] | None, removed: BoolMatrix | None
 ) -> float | None:
-    """The support of a separation; None where its edge was ``removed`` untested."""
+    """The p-value that supports a separation; None where its edge was ``removed`` untested."""
     return None if not given and removed is not None and removed[pair] else p_value
 
 
 def support_phrase(
     p_value: float, pair: tuple[int, int], given: Collection[int] | None, removed: BoolMatrix | None
 ) -> str:
-    """The same in words."""
+    """The support of a separation in words."""
     support = support_of(p_value, pair, given, removed)
     return "not tested" if support is None else f"support {support:.3g}"
 
@@ -42,8 +42,8 @@ def removed_untested(untestable: IndexArray, constraints: Constraints) -> BoolMa
     """Pairs whose edges were removed untested, shape (p, p), symmetric; None where there are none.
 
     Args:
-        untestable: Pairs of which the source of tests says that, shape (B, 2).
-        constraints: Background knowledge: what has no edge by that was not to be tested.
+        untestable: Pairs that the source of tests says could not be tested, shape (B, 2).
+        constraints: Background knowledge: pairs that it excludes were not to be tested.
     """
     removed = np.zeros_like(constraints.excluded)
     x, z = untestable.T
@@ -60,7 +60,7 @@ def untested_details(
     Args:
         standing: Edges that no site measured both ends of, shape (p, p).
         removed: Pairs without an edge that could not be tested, shape (p, p).
-        names: Of the variables.
+        names: Names of the variables.
     """
     details: dict[str, Any] = {}
     if standing is not None and standing.any():
@@ -76,7 +76,7 @@ def untested_details(
 
 
 def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
-    """What makes a graph with such pairs doubtful, in sentences."""
+    """Why untested pairs make a graph doubtful, in sentences."""
     said = []
     if pairs := details.get(UNTESTED_DETAIL):
         said.append(
@@ -108,7 +108,7 @@ def _listed(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _covering(pairs: BoolMatrix) -> list[int]:
-    """Few variables of which every pair has one: again and again that of most pairs left."""
+    """A few variables that cover every pair: repeatedly the one in most pairs not yet covered."""
     left, covering = pairs.sum(axis=1), []
     covered = np.zeros(len(pairs), dtype=bool)
     while left.max(initial=0) > 0:

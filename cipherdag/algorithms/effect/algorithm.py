@@ -58,12 +58,12 @@ class EffectOutcome:
     Attributes:
         treatment: Position.
         outcome: Position.
-        estimator: What ``auto`` came to.
+        estimator: The estimator that was used.
         effects: The effect given each set.
-        adjust: What each set has.
-        parents: Causes of the treatment in the DAGs of each set; None of the only one.
+        adjust: Positions of the variables in each adjustment set.
+        parents: Causes of the treatment in the DAGs of each set; None of an only set.
         all_rows: How many rows the sites hold.
-        left_out: Whether rows that miss a value differ.
+        left_out: Tests whether rows that miss a value differ.
     """
 
     treatment: int
@@ -110,7 +110,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
 
     Leaks:
         With `refute` the sums of every fifth of the rows follow by subtraction. With ``leave-out``,
-        two runs in which other sites tell show these sites' sums by subtraction.
+        two runs over different sites disclose, by subtraction, the sums of the sites that differ.
     """
 
     name: ClassVar[str] = "effect"
@@ -168,7 +168,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         Algorithm.__post_init__(self)
 
     def check(self) -> None:
-        """Refuse what is adjusted for where it cannot be read, and what does not go together."""
+        """Refuse adjustment sets that cannot be read, and parameters that do not go together."""
         require(
             self.site_effect or self.estimator != "standardise",
             "standardise compares rows within their sites: it goes with site_effect",
@@ -197,12 +197,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.
 
         Returns:
-            The outcome: one round for the columns, one for the sites that tell, one for each step
-            of the models, and one or two more, whatever the number of sets.
+            The outcome: one round for the columns, one to count the sites that contribute, one for
+            each step of the models, and one or two more, whatever the number of sets.
 
         Raises:
             ParameterError: A variable is not named, unknown, or of another kind than it takes.
-            DataError: The rows tell no effect.
+            DataError: No effect can be estimated from the rows.
             SiteUnreachableError: A site left.
         """
         require(

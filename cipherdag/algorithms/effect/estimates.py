@@ -1,9 +1,9 @@
 """Estimates from sums of estimating functions, their sandwich variance, contrasts and intervals.
 
-A row's influence on an estimate, at the root, is its estimating function plus its scores times the
-weights by which they move the estimate through the fitted models. The variance is the sum of
-squared influences over the squared denominator. Other scales than that of the means follow by the
-delta method, on logarithms for ratios.
+A row's influence on an estimate, at the solution, is its estimating function plus its weighted
+scores; the weights say how a score moves the estimate through the fitted models. The variance is
+the sum of squared influences over the squared denominator. Ratios and odds ratios follow by the
+delta method on logarithms.
 
 Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis, Semiparametric
 Theory and Missing Data (2006), chapters 7 and 13; MacKinnon and White, Journal of
@@ -27,9 +27,9 @@ from cipherdag.statistics.regression_fits import Fit
 from cipherdag.statistics.reproducible import dot, exponential_of, logarithm_of
 
 QUANTILE = 1.959963984540054
-"""Of the normal distribution, at 97.5 %."""
+"""The 97.5 % quantile of the normal distribution."""
 FEWEST_SPARE = 4.0
-"""Degrees of freedom from which the expansion of t's quantile is right to 0.3 %."""
+"""Least degrees of freedom at which the expansion of Student's quantile is right to 0.3 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Estimates:
 
     Attributes:
         values: Shape (k,).
-        divisors: Denominators; a product of influences is divided by both of its, shape (k,).
+        divisors: Denominators, shape (k,); a covariance is divided by those of both estimates.
         influence: As `Variance` takes it: an arm's mean, then weights of scores, (k, numbers).
     """
 
@@ -116,7 +116,7 @@ def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
 
 
 def quantile(spare: float) -> float:
-    """The 97.5 % quantile of Student's t with so many degrees of freedom.
+    """The 97.5 % quantile of Student's t with ``spare`` degrees of freedom.
 
     Single operations in a fixed order, as every site has to find the same.
 
@@ -134,12 +134,12 @@ def quantile(spare: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uncertainty:
-    """Variances of k estimates, and how certain these are.
+    """Covariances of k estimates, and how certain the variances are.
 
     Attributes:
         covariance: Shape (k, k).
         effective: Number of rows that each variance is worth, shape (k,).
-        spare: Degrees of freedom: these less the coefficients fitted to them, shape (k,).
+        spare: Degrees of freedom: ``effective`` less the number of fitted coefficients, (k,).
     """
 
     covariance: FloatMatrix

@@ -45,9 +45,9 @@ Opening = Generator["Question", "FloatVector", "FloatVector"]
 EXTREME = 2
 """Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
 DOUBTFUL = 0.1
-"""Share of rows with extreme propensities, or of an arm's rows that weights are worth."""
+"""A doubt: more of the rows have extreme propensities, or weights are worth less of an arm's."""
 LEAST_LEFT_OUT = 1e-6
-"""Share of rows above which it is said: sums are on a grid."""
+"""Rows left out are reported above this share; less is rounding of sums to their grid."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Estimation:
         leave_out: Whether sites that may not contribute are left out.
         between: Whether the effects within each site are combined, too.
         overlap: Whether propensities are counted.
-        unchanged: The estimation on unchanged rows, where these are changed; it is counted first.
+        unchanged: For a refutation, the estimation on unchanged rows; its sites are counted first.
         first: Whether shares are of the outcome's first category, not of its second.
         fits: The models so far, by number.
         contributing: How many sites contribute, once they are enough.
@@ -231,7 +231,7 @@ class Estimation:
         )
 
     def _cut(self, arms: Arms) -> str:
-        """Why truncated weights do not adjust, where nothing but these does."""
+        """Why truncated weights do not adjust, where weights alone do; "" where they suffice."""
         least, counts = self.question.truncate, arms.overlap
         bins = sum(edge <= least for edge in PROPENSITY_EDGES[1:])
         if self.question.estimator != "ipw" or not counts.size or not bins:
@@ -280,10 +280,10 @@ class Estimation:
     def _effective_rows(
         self, shares: FloatVector, rows: FloatVector, effective: FloatVector
     ) -> FloatVector:
-        """Rows whose squares are as certain as the variance of an arm's mean, shape (arms,).
+        """How many rows the variance of each arm's mean is worth, shape (arms,).
 
-        That of a share p is as certain as that of 2 n min(p, 1 - p) numbers. Without weights a
-        model speaks of rows unlike the arm's, and these count half.
+        The variance of a share p is as certain as that of 2 n min(p, 1 - p) numbers. Without
+        weights a model also predicts for rows unlike the arm's, so the arm's rows count half.
         """
         certain = np.where(effective > 0.0, effective, rows / 2.0)
         if self.question.categories[self.question.outcome]:
@@ -343,7 +343,7 @@ class Estimation:
         return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
 
     def _outcome_scale(self) -> tuple[float, float]:
-        """The outcome's unit and origin; those of categories are 1 and 0, or turn them round."""
+        """The outcome's unit and origin; -1 and 1 turn shares of the second into the first's."""
         question, outcome = self.question, self.question.outcome
         if self.first:
             return -1.0, 1.0

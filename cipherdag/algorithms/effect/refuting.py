@@ -1,9 +1,9 @@
 """Refutations of an effect: the same estimate after changes that should, or should not, matter.
 
 Leaks:
-    A change is told where as many sites contribute to it as to the effect: these are then the same,
-    since a site contributes to a change only if it does to the effect, so that no difference is of
-    fewer.
+    A refutation is disclosed only where as many sites contribute to it as to the effect. They are
+    then the same sites, since only sites that contribute to the effect contribute to a refutation.
+    So no difference of the two shows fewer sites.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from cipherdag.questions.threshold import sum_with_threshold
 
 OF: tuple[Literal["treatment", "outcome"], ...] = ("treatment", "outcome")
 NO_UNIT = b"\x00" * 8
-"""Of a column of numbers that lie about 0 and spread about 1: origin 0, or the unit 2 to the 0."""
+"""Packed origin 0, or unit exponent 0, of a column of numbers that lie about 0 and spread by 1."""
 
 
 def refuted(estimation: Estimation, *, every: bool) -> Estimating:
-    """The effect, and of a placebo, or after every change; all in the same rounds."""
+    """The effect with the placebo's refutation, or with ``every`` one; all in the same rounds."""
     changed = list(_changes(estimation.question))[: None if every else 1]
     others = [
         replace(
@@ -61,8 +61,8 @@ def refuted(estimation: Estimation, *, every: bool) -> Estimating:
 def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
     """The question after every change, a placebo first; variables left out in their order.
 
-    No intercepts of the sites are dropped: exact sums with and without them differ by those of
-    the sites' means, which for categories over three sites have one solution in whole numbers.
+    No change drops the sites' intercepts: exact sums with and without them disclose sums of the
+    sites' means, which for categories over three sites have one solution in whole numbers.
     """
 
     def changed(**changes: Any) -> EffectSums:
@@ -94,8 +94,8 @@ def left_out(
     """The tests whether rows that miss a value differ; empty where too few sites contribute.
 
     Args:
-        scope: Whose rows they are left out of.
-        kinds: The columns: where none misses a value, nothing is asked, if that is told.
+        scope: The question from whose rows they are left out.
+        kinds: The columns: nothing is asked where they are known to miss no value.
         min_contributors: How many sites have to contribute.
     """
     if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):

@@ -66,10 +66,10 @@ def reported(effect: EstimatedEffect) -> Report:
 
 
 def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
-    """Where fewer rows have an arm, or more, than any propensity of their bin would make likely.
+    """Warn where fewer or more rows have an arm than any propensity of their bin makes likely.
 
-    Rows that no bin tells of count as if they had the arm where it has too few, and as if they had
-    not where it has too many.
+    Rows in no disclosed bin count as having the arm where a bin has too few such rows, and as
+    lacking it where a bin has too many.
     """
     from scipy.special import bdtr
 

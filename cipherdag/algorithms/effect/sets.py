@@ -29,8 +29,8 @@ class PossibleSet:
 
     Attributes:
         adjust: Their names.
-        parents: The direct causes of the treatment in the DAGs that say so; None of the only set.
-        n_dags: How many DAGs these are, if known.
+        parents: The treatment's direct causes in the DAGs that need this set; None of an only set.
+        n_dags: Number of these DAGs, if known.
         why: Empty, or why there is nothing to estimate in them.
     """
 
@@ -41,7 +41,7 @@ class PossibleSet:
 
 
 def read_sets(text: str) -> tuple[PossibleSet, ...]:
-    """The sets that a text says.
+    """The adjustment sets that a text states.
 
     Raises:
         ParameterError: It says none.
@@ -61,7 +61,7 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
 
 
 def joined_sets(graphs: Iterable[CausalGraph], treatment: str, outcome: str) -> str:
-    """What the treatment's causes may be by any of several graphs, as `read_sets` reads.
+    """The possible sets of the treatment's causes in several graphs, as text for `read_sets`.
 
     Causes depend on few edges of a graph, so that one wrong edge changes few of these sets. Graphs
     that stand for no class of DAGs say nothing.

@@ -3,10 +3,10 @@
 fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fisher, 1932)
 weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
 
-By bits the sums stay closed, and only the verdict of every test is opened:
+By bits the sums stay closed, and only each verdict is disclosed. A test is independent where:
 
-fisher       sum of -2 ln p below the chi-square's critical value for so many sites
-weighted_p   sum of n (p - alpha) above 0
+fisher       the sum of -2 ln p is below the chi-square's critical value for the sites that test
+weighted_p   the sum of n (p - alpha) is above 0
 
 A test that says independent may be asked again at a second level (`options.SECOND_ALPHA`), which
 separates a p-value just above alpha from one near 1.
@@ -114,8 +114,8 @@ def _strengths(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
 class ThresholdedTests(CachedFederatedCITest):
     """`ThresholdedTests` opens verdicts instead of p-values: 1 for independent, 0 for dependent.
 
-    Tests that no site can do have NaN with ``fisher``. Where constants are untestable, so have
-    marginal tests with ``weighted_p``, which are compared in both directions.
+    With ``fisher`` a test that no site can do has NaN. With ``weighted_p``, where constants are
+    untestable, marginal tests are compared in both directions, and have NaN where neither holds.
 
     Args:
         combination: The results that are summed.

@@ -201,8 +201,8 @@ class CachedFederatedCITest(ABC):
 
         Args:
             tests: By size of S, shape (B_l, 2 + l) each.
-            estimates: Those of all tests, one size after the other.
-            p_values: Those of all tests, shape (B,).
+            estimates: The estimates of all tests, one size of S after the other.
+            p_values: The p-values of all tests, shape (B,).
         """
         usable = np.isfinite(estimates).all(axis=1) & ~(p_values > self._alpha)
         by_size = by_block(tests, usable), by_block(tests, estimates)
@@ -298,7 +298,7 @@ class OverlapFilter:
     Args:
         source: Does the other tests.
         measured: Which variables the sites measured.
-        determined: Which of them follow from others.
+        determined: Which variables follow from others.
 
     Attributes:
         kinds: The columns, where the source asked for them.

@@ -29,7 +29,7 @@ class EvidenceSettings:
         present: How many sites the last sum covers.
         min_contributors: How many sites have to contribute to a test whose sums are disclosed.
         measured: Which variables the sites measured.
-        determined: Which of them follow from others.
+        determined: Which variables follow from others.
         ranked: Whether strengths of dependence are stored, which takes 16 bytes per pair.
     """
 

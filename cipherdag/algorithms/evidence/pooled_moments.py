@@ -45,7 +45,7 @@ ORIGIN_BITS = 8
 """Bits of an origin below a unit: a finer one would depend on the library that computes it."""
 BATCH = 50_000
 MUCH_LARGER = 10.0
-"""How many times as many as the sites Bartlett's statistic is where spreads differ."""
+"""Spreads differ where Bartlett's statistic exceeds this many times the number of sites."""
 
 
 def open_moments(
@@ -111,7 +111,7 @@ def spreads_differ(sums: FloatVector, columns: int, n_sites: int) -> BoolVector:
     multiple of that, so it has to be larger by `MUCH_LARGER`.
 
     Args:
-        sums: Those of `Moments` within sites.
+        sums: The sums of the question `Moments`, centred within sites.
         columns: How many columns there are, c.
         n_sites: How many sites, K.
     """
@@ -154,8 +154,8 @@ class MomentTests(CachedFederatedCITest):
     counts that some site restricts.
 
     Args:
-        correlations: Those of the pooled data, shape (p, p); NaN at constant columns and at those
-            without moments.
+        correlations: Correlations of the pooled data, shape (p, p); NaN at constant columns and at
+            columns without moments.
         rows: Rows of all sites.
         kinds: The columns.
         fallback: Does the tests of columns without moments.

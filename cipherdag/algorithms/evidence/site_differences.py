@@ -33,7 +33,7 @@ MOST_SHARES = 4096
 LEAST_ROWS = 5.0
 """Rows on the rarer side of a share, over all sites, below which it is not tested."""
 SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
-"""Largest variance of an angle with noise, in squared standard errors; a third is the noise's."""
+"""Bound of an angle's variance in squared standard errors; the second term is that of noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def p_values_of(question: SiteDifferences, sums: FloatVector) -> FloatVector:
         sums: Its sums over the sites; zero in suppressed strata.
 
     Raises:
-        AggregateRangeError: The angles of a share scatter less than not at all.
+        AggregateRangeError: The scatter of a share's angles is negative.
     """
     from cipherdag.statistics.contingency import chi_square_tail
 

@@ -39,7 +39,7 @@ from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
 KEY_VALUES = 100.0
-"""The number of values that are as long as the keys of one comparison."""
+"""The keys of one comparison are as long as this many values."""
 MOST_CORRELATION = 1.0 - 1e-12
 
 

@@ -1,8 +1,8 @@
-"""Which changes of a graph raise its score, by comparisons of scores that stay closed.
+"""Which changes of a graph raise its score, by comparisons of scores that are not disclosed.
 
-A change of families has as its gain a sum of log likelihoods of sets over all sites, with whole
-coefficients, and a constant, the difference of penalties. Whether it gains, and which of two
-changes gains more, are comparisons of such sums with 0.
+The gain of a change of families is a sum of log likelihoods of sets over all sites, with integer
+coefficients, plus a constant, the difference of penalties. Whether a change gains, and which of two
+gains more, is found by comparing such a sum with 0.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
 
 MOST_PER_ROW = 128
-"""Nats a row beyond which a set's likelihood is cut.
+"""Bound in nats per row at which a set's likelihood is cut.
 
-A table has less than ln(rows) a row, and a number that others determine 11.5 at most.
+A table has less than ln(rows) per row; a number that other columns determine has at most 11.5.
 """
 FINEST = 12
-"""Bits below a nat of the grid of comparisons, at most."""
+"""Likelihoods are compared to 2^-12 nats at the finest."""
 AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES
-"""Comparisons of one round."""
+"""Most comparisons of one round."""
 TOO_MANY_SITES = "reveal bits of scores is for fewer sites, or rows"
 
 Comparing = Generator[Question, FloatVector, None]
@@ -41,11 +41,11 @@ Comparing = Generator[Question, FloatVector, None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Families of a graph that others replace.
+    """A change of a graph: some of its families are replaced.
 
     Attributes:
-        new: Those that come.
-        old: Those that go.
+        new: The families that are added.
+        old: The families that are removed.
     """
 
     new: tuple[Family, ...]
@@ -54,11 +54,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a change gains, as it is compared.
+    """The gain of a change in the form in which it is compared.
 
     Attributes:
-        sets: Of every set how often its likelihood counts, ascending by set, without zeros.
-        constant: What is added, in units of the score's grid.
+        sets: Pairs of a set's bit mask and the coefficient of its likelihood, not 0; ascending.
+        constant: The term that is added, in units of the score's grid.
     """
 
     sets: tuple[tuple[int, int], ...]
@@ -66,11 +66,11 @@ class Gain:
 
     @classmethod
     def of(cls, sets: Counter[int], constant: int) -> Gain:
-        """Leave out sets that do not count, and the set of no variable, which explains nothing."""
+        """Leave out sets with coefficient 0, and the empty set, whose likelihood is 0."""
         return cls(tuple(sorted((s, n) for s, n in sets.items() if s and n)), constant)
 
     def less(self, other: Gain) -> Gain:
-        """The gain less another one."""
+        """This gain minus another one."""
         sets = Counter(dict(self.sets))
         sets.subtract(dict(other.sets))
         return Gain.of(sets, self.constant - other.constant)
@@ -80,8 +80,8 @@ class ComparedScores:
     """Compares the scores of graphs over all sites.
 
     Args:
-        penalty: Of sets, with the columns and rows of all sites.
-        per_parent: What a structure prior takes for every parent, on the grid of the penalty.
+        penalty: The penalty of sets; it holds the columns and the rows of all sites.
+        per_parent: What a structure prior subtracts for every parent, on the penalty's grid.
         n_sites: How many sites there are.
         discount: See `LogLikelihoods`.
         max_rows: Declared bound of a site's rows.
@@ -122,9 +122,9 @@ class ComparedScores:
         self._costs: dict[int, int] = {}
 
     def near(self) -> Generator[Question, FloatVector, list[int]]:
-        """Of every variable those others whose pair gains more than chance alone would, as masks.
+        """For every variable a mask of those whose pair with it gains more than chance would.
 
-        By chance alone a likelihood gains half a nat for every parameter, and here twice that.
+        By chance a likelihood gains half a nat for every parameter; a pair must gain twice that.
         """
         n_variables, bits = len(self.penalty.categories), self.penalty.score.bits
         parameters = np.maximum(self.penalty.categories - 1, 1)
@@ -177,7 +177,7 @@ class ComparedScores:
         return self._costs[mask]
 
     def _learn(self, gains: Iterable[Gain]) -> Comparing:
-        """Ask what is not known, in a round for every `AT_ONCE`."""
+        """Ask the sign of every gain that is not known, `AT_ONCE` gains a round."""
         new = []
         for gain in dict.fromkeys(gains):
             if not gain.sets:
@@ -187,7 +187,7 @@ class ComparedScores:
         for start in range(0, len(new), AT_ONCE):
             asked = new[start : start + AT_ONCE]
             question = self._question(asked)
-            values = sum(question.question.counts) + len(asked)  # numbers of sets, and bits
+            values = sum(question.question.counts) + len(asked)  # one per set, one per verdict
             if not self._budget.spend(rounds=1, values=values):
                 return
             verdicts = yield question

@@ -1,9 +1,9 @@
 """Greedy search over equivalence classes, of which every step is a comparison of closed scores.
 
-From a graph that tests gave, each iteration asks in one round which insertions, deletions and turns
-of an edge gain, and in a second which of those at a common variable gain most. The best at each
-place are made side by side, each as long as the families that it changes are what they were: then
-it gains what it was asked about.
+From a graph that tests gave, each iteration asks in one round which insertions, deletions and
+reversals of an edge raise the score. A second round asks which of those that share a variable gain
+most. They are then applied, best first; one whose families an earlier one changed is skipped, as
+its gain was computed for the old families.
 
 Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JMLR 13 (2012), for
 the turns.
@@ -36,7 +36,7 @@ from cipherdag.graphs.equivalence import (
 from cipherdag.questions.question import Question
 
 MOST_RANKED = 200
-"""Moves that gain of which those at a common variable are all compared; of more, one an edge."""
+"""Up to this many gaining moves, all that share a variable are compared; else one per edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class ClassSearch:
 
     Attributes:
         scores: Compares changes.
-        near: Bit masks of what depends on every variable, pair by pair: a parent that is added
-            depends on the variable or on one of its parents.
+        near: For every variable a bit mask of those that depend on it pairwise. A parent is added
+            only if it depends on the variable or on one of its parents.
         max_cells: Largest table of a family.
         max_parents: Most parents of a variable.
         permitted: The graph, or an equivalent one that background knowledge allows; None if there
@@ -100,7 +100,7 @@ class ClassSearch:
     def within_bounds(self, dag: Dag, required: Dag) -> Dag:
         """The graph without parents that are too many, or whose table is too large.
 
-        Of a variable those of most categories go first; required ones stay.
+        A variable loses the parents with most categories first; required parents stay.
         """
         bounded = []
         for v, parents in enumerate(dag):
@@ -114,7 +114,7 @@ class ClassSearch:
     def _largest_of_edges(
         self, ends: dict[Change, frozenset[int]], gains: Mapping[Change, Gain]
     ) -> Generator[Question, FloatVector, dict[Change, frozenset[int]]]:
-        """The change of every edge that gains most, by a knock-out in rounds that halve them."""
+        """For every edge the change that gains most, by a knock-out: each round halves them."""
         left: dict[frozenset[int], list[Change]] = {}
         for change, edge in ends.items():
             left.setdefault(edge, []).append(change)
@@ -138,7 +138,7 @@ class ClassSearch:
         return {change: edge for edge, changes in left.items() for change in changes}
 
     def _candidates(self, dag: Dag, pattern: Pattern) -> dict[Change, list[Move]]:
-        """The moves from a graph by the change of families that they make."""
+        """The moves from a graph that are looked at, by the change of families that they make."""
         candidates: dict[Change, list[Move]] = {}
         for phase in PHASES:
             for move in moves(pattern, phase):
@@ -165,7 +165,7 @@ class ClassSearch:
         return cells <= self.max_cells and parents.bit_count() <= self.max_parents
 
     def _made(self, dag: Dag, change: Change, possible: Sequence[Move]) -> Dag:
-        """The graph after the first of some moves that still makes that change, if one does."""
+        """The graph after the first of ``possible`` that still makes ``change``; else ``dag``."""
         pattern = pattern_of(dag)
         for move in possible:
             if (
@@ -200,10 +200,10 @@ def _ends(possible: Sequence[Move]) -> frozenset[int]:
 
 
 def _best_first(beaten: dict[Change, set[Change]]) -> list[Change]:
-    """An order in which each comes after all that are larger than it.
+    """An order in which each change comes after all that gain more.
 
-    Comparisons of sums have no circle; where a budget ended before all were made, the first is
-    taken.
+    Comparisons of sums form no cycle. Where the budget ended before all were made they may: then
+    the first change left is taken.
     """
     left, order = dict(beaten), []
     while left:
@@ -215,7 +215,7 @@ def _best_first(beaten: dict[Change, set[Change]]) -> list[Change]:
 
 
 def start_of(arcs: BoolMatrix, permitted: Callable[[Dag], Dag | None], otherwise: Dag) -> Dag:
-    """A graph of the class that tests gave, or one with its edges that is near to it.
+    """A DAG of the class that tests gave, or else one with the same edges and most of its arrows.
 
     Args:
         arcs: The class, shape (p, p): True where i -> j or i - j.
@@ -231,9 +231,9 @@ def start_of(arcs: BoolMatrix, permitted: Callable[[Dag], Dag | None], otherwise
 
 
 def _ordered(arcs: BoolMatrix) -> Dag:
-    """A graph with all edges of a class, from earlier to later in an order that keeps most arrows.
+    """A DAG with all edges of a class, in an order that keeps many of its arrows.
 
-    From the last to the first, each is one of those with the fewest arrows to what is left.
+    The order is built from its end: next comes a variable with the fewest arrows to those left.
     """
     directed, adjacent = arcs & ~arcs.T, arcs | arcs.T
     left = np.ones(len(arcs), dtype=np.bool_)

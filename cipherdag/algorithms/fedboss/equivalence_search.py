@@ -41,7 +41,7 @@ def after_deletions(dag: Dag, trees: GrowShrinkTrees) -> Waiting[Dag]:
 
 
 def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Waiting[list[tuple[int, Move]]]:
-    """What one parent less gains."""
+    """The gain of every deletion, with its move."""
     candidates = [(move, *families(pattern, move)) for move in moves(pattern, "delete")]
     if trees.miss({family for _, *pair in candidates for family in pair}):
         yield

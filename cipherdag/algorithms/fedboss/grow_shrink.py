@@ -24,7 +24,7 @@ Waiting = Generator[None, None, Outcome]
 """A search that yields where it can only go on once `GrowShrinkTrees.missing` is learnt."""
 
 NO_GRAPH = 1 << 200
-"""What a required parent that comes too late costs: more than any score."""
+"""Cost of a required parent that comes after its child in the order: more than any score."""
 
 
 class FamilyScores(Protocol):
@@ -32,8 +32,8 @@ class FamilyScores(Protocol):
 
     Attributes:
         n_variables: Number of variables, p.
-        least: What a step has to gain.
-        bits: Bits below a nat of the unit of scores.
+        least: Least gain of a step.
+        bits: Scores are in units of 2**-bits nats.
     """
 
     n_variables: int
@@ -47,12 +47,12 @@ class FamilyScores(Protocol):
         """Scores with one parent more, and the parent; None where some have to be asked for."""
 
     def learn(self, nodes: Iterable[Family]) -> Generator[Question, FloatVector, None]:
-        """Ask for what `grown` and `score` need at these families and at what is left of them."""
+        """Ask for what `grown` and `score` need at these families, and with one parent less."""
 
 
 @dataclass(frozen=True, slots=True)
 class BestGraph:
-    """What a search comes to.
+    """The result of a search.
 
     Attributes:
         dag: The best graph.
@@ -68,10 +68,10 @@ class Trace:
     """The parents of a variable, found among some candidates.
 
     Attributes:
-        score: Of the family.
-        parents: Bit mask.
-        grown: Bit mask of those before any was taken off.
-        watched: Bit mask of those that would have been preferred, or taken next.
+        score: Score of the family.
+        parents: Bit mask of the parents.
+        grown: Bit mask of the parents before any was removed.
+        watched: Bit mask of other variables that would change the parents as candidates.
     """
 
     score: int
@@ -82,7 +82,7 @@ class Trace:
 
 @dataclass(slots=True)
 class _Node:
-    """A variable's parents in a tree: which others raise the score, best first."""
+    """A set of parents in a tree: which variables, added, raise the score, best first."""
 
     branches: tuple[int, ...]
     better: int
@@ -93,10 +93,10 @@ class GrowShrinkTrees:
     """The trees of all variables.
 
     Args:
-        scores: Of families.
-        forbidden: Bit masks of what may not be a variable's parents; if u has to be one of v's,
-            v may not be one of u's.
-        required: Bit masks of what has to be.
+        scores: Scores of families.
+        forbidden: For every variable a bit mask of those that may not be its parents; if u is a
+            required parent of v, v is forbidden as a parent of u.
+        required: For every variable a bit mask of those that have to be its parents.
 
     Attributes:
         scores: As given.
@@ -134,7 +134,7 @@ class GrowShrinkTrees:
                 watched |= 1 << u
 
     def score(self, v: int, parents: int) -> int:
-        """The score of a family; of one that cannot be had, what rules it out."""
+        """The score of a family; -`NO_GRAPH`, which rules it out, if it has none."""
         value = self.scores.score(v, parents)
         return -NO_GRAPH if value is None else value
 
@@ -156,7 +156,7 @@ class GrowShrinkTrees:
         return {u: score for score, u in scores}
 
     def miss(self, families: Iterable[Family]) -> bool:
-        """Miss what is not known of some families; whether there is any."""
+        """Add the families whose scores are not known to `missing`; whether there are any."""
         unknown = {family for family in families if self.scores.score(*family) is None}
         self.missing |= unknown
         return bool(unknown)
@@ -184,7 +184,7 @@ class GrowShrinkTrees:
         return node.shrunk
 
     def _without(self, v: int, score: int, parents: int) -> tuple[int, int]:
-        """A family less the parents without which it is better."""
+        """The score and parents of a family after removing parents as long as that gains."""
         while True:
             best, best_left = score + self.scores.least - 1, 0
             improved = False

@@ -17,26 +17,26 @@ from cipherdag.questions.question import Question
 from cipherdag.statistics.reproducible import exponential_of, logarithm, logarithm_of
 
 BITS = 16
-"""Of a nat: rounding of moments, which differs with how rows are split over sites, is gone."""
+"""Scores are in 2**-16 nats, which hides rounding that depends on the split of rows over sites."""
 SHARE_BITS = 36
-"""Of the variance that is left: candidates that explain as much of it, but for rounding, tie."""
+"""Shares are compared in 2**-36 of the variance left: candidates equal but for rounding tie."""
 
 
 @dataclass(slots=True)
 class Fit:
-    """A family, and the steps from it that raise the score; the rest once a search needs it.
+    """A family, and the steps from it that raise the score; the last fields are set when needed.
 
     Attributes:
-        parents: Bit mask.
-        better: Bit mask of those that would raise the score as one parent more.
-        variance: What the parents leave of the variable.
-        candidates: Those of `better`, ascending.
-        shares: What they would explain of the variance.
+        parents: Bit mask of the parents.
+        better: Bit mask of the candidates: variables that would raise the score as a parent more.
+        variance: Variance of the variable given its parents.
+        candidates: Positions of the candidates, ascending.
+        shares: Variance that each candidate would explain.
         swept: The parents that the others do not determine.
-        losses: What every one of them explains that the others do not, less than 0.
-        best: Those of `better`, best first, once `MomentScores.ranked` was called.
-        score: Of the family, once `MomentScores.settled` was called.
-        worst: The parent without which the score is highest, if it is higher; else -1. Likewise.
+        losses: Minus the variance that only this parent explains, for each of `swept`.
+        best: The candidates, best first, once `MomentScores.ranked` was called.
+        score: Score of the family, once `MomentScores.settled` was called.
+        worst: The parent without which the score is highest, if higher; else -1. Set with `score`.
     """
 
     parents: int
@@ -63,10 +63,10 @@ class MomentScores:
             or n / 100 if that is more, on the grid.
 
     Args:
-        correlations: Of all rows, shape (p, p); NaN at variables that do not vary.
-        rows: How many there are, less the means that were taken off beside one.
+        correlations: Correlations of all rows, shape (p, p); NaN at variables that do not vary.
+        rows: Number of rows, less one for every site if each subtracted its own means.
         penalty: How many times ln(n) / 2 a parent costs.
-        per_parent: What a structure prior takes besides for every parent, in nats.
+        per_parent: What a structure prior subtracts besides for every parent, in nats.
         max_parents: Most parents that grow.
     """
 
@@ -91,13 +91,13 @@ class MomentScores:
         self._cost = 0.5 * penalty * log_rows + per_parent
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
-        # of the variance left: what one parent more has to explain, what one less may add
+        # shares of the variance left: a new parent explains at least, a removed one adds at most
         least, half_rows = math.ldexp(self.least, -BITS), max(self._half_rows, 0.5)
         self._gaining = 1.0 - exponential_of(-(self._cost + least) / half_rows)
         self._losing = exponential_of((self._cost - least) / half_rows) - 1.0
 
     def regression(self, v: int, given: int = 0, near: Regression | None = None) -> Regression:
-        """The regression of v on others, from one on ``near`` as many if there is one."""
+        """The regression of v on ``given``, made from the regression ``near`` if there is one."""
         start = Regression.alone(self._matrix, v) if near is None else near
         return start.on(self._matrix, v, given)
 
@@ -122,12 +122,12 @@ class MomentScores:
         return list(zip(scores.tolist(), fit.candidates.tolist(), strict=True))
 
     def fit(self, regression: Regression, v: int, free: BoolVector) -> Fit:
-        """The family of v with the parents that it would rather have.
+        """The family of v, and the variables that would raise its score as parents.
 
         Args:
-            regression: Of v on its parents.
+            regression: The regression of v on its parents.
             v: The variable.
-            free: What else may be a parent, shape (p,).
+            free: Which variables may be parents of v, shape (p,).
         """
         parents, variance = regression.given, regression.covariances.item(v)
         shares = self._shares(regression)
@@ -141,20 +141,20 @@ class MomentScores:
         return Fit(parents, mask, variance, candidates, shares[candidates], swept, shares[swept])
 
     def ranked(self, fit: Fit) -> tuple[int, ...]:
-        """Those that would raise the score as one parent more, best first; of equals the first."""
+        """The candidates of a family, best first, ties by position."""
         if fit.best is None:
             steps = np.rint(fit.shares * (-math.ldexp(1.0, SHARE_BITS) / fit.variance))
             fit.best = tuple(fit.candidates[steps.argsort(kind="stable")].tolist())
         return fit.best
 
     def settled(self, fit: Fit, required: int) -> int:
-        """The score of a family; the fit knows which of its parents that may go is worst."""
+        """The score of a family; sets ``fit.worst``, the worst parent that is not required."""
         if fit.score is None:
             variance, size = max(fit.variance, LEAST_VARIANCE), fit.parents.bit_count()
             fit.score = round(math.ldexp(self._of(variance, size), BITS))
             losses, bearable = fit.losses.tolist(), self._losing * variance
             if len(losses) < size or (losses and -max(losses) <= bearable):
-                # what the others determine explains nothing
+                # a parent that the others determine explains nothing
                 lost = dict.fromkeys(members(fit.parents), 0.0)
                 lost |= {u: -loss for u, loss in zip(fit.swept.tolist(), losses, strict=True)}
                 free = ((loss, u) for u, loss in lost.items() if not required >> u & 1)
@@ -163,11 +163,11 @@ class MomentScores:
         return fit.score
 
     def _of(self, variance: float, size: int) -> float:
-        """The score of what so many parents leave."""
+        """The score of a family of ``size`` parents that leave this variance."""
         return -self._half_rows * logarithm_of(max(variance, LEAST_VARIANCE)) - self._cost * size
 
     def _shares(self, regression: Regression) -> FloatVector:
-        """The variance that each other would explain; less than 0: that without it is added."""
+        """The variance that each variable would explain; of parents minus what they do explain."""
         squares = regression.covariances * regression.covariances
         varies = np.abs(regression.variances) > LEAST_VARIANCE
         return np.divide(squares, regression.variances, out=np.zeros(len(squares)), where=varies)
@@ -202,7 +202,7 @@ class MomentScores:
         yield from ()
 
     def near_order(self, required: Sequence[int]) -> list[int]:
-        """All variables, each the one that those before it leave least of, after its required."""
+        """An order: next is the variable with least variance given those before, required first."""
         left, before = self._matrix, 0
         order: list[int] = []
         while len(order) < self.n_variables:

@@ -1,8 +1,8 @@
 """Order search where every score follows from moments: no round, so that steps are many and cheap.
 
-Where a variable passes another one, only what that takes or gives is looked for anew: parents start
-from those before (a warm start), not from none as in `order_search`. A variable is carried until
-the order has lost what a few edges cost.
+Where a variable passes another one, parents are searched anew only if that adds or removes one: the
+search starts from the parents before (a warm start), not from none as in `order_search`. A variable
+is carried on until the order has lost what a few edges cost.
 
 Source: Wienöbst, Henckel and Weichwald, "Embracing discrete search: a reasonable approach to causal
 structure learning", ICLR 2026, for warm starts, the first order and the iterated search; Andrews et
@@ -30,9 +30,9 @@ from cipherdag.graphs.dags import Dag, matrix_of, topological
 
 FEW_VARIABLES = 100
 PATIENCE = 3
-"""How many times as many restarts may fail where variables are few, and a restart is cheap."""
+"""Up to `FEW_VARIABLES` a restart is cheap, and this many times as many may fail in a row."""
 MOST_STARTS = 10
-"""Starts, by the number that may fail in a row."""
+"""Most restarts, as a multiple of the number that may fail in a row."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Parents:
     """A variable's parents.
 
     Attributes:
-        score: Of the family; far less where a required parent is missing.
+        score: Score of the family; far less where a required parent is missing.
         mask: Bit mask of the parents.
         better: Bit mask of those that would raise the score as one parent more.
         near: A regression on these parents, or on some that the search met just before.
@@ -54,7 +54,7 @@ class _Parents:
 
 @dataclass(slots=True)
 class _Move:
-    """A variable's best position: what is gained, where, and whose parents become others."""
+    """A variable's best position: the gain, where it is, and the variables with new parents."""
 
     gain: int
     position: int
@@ -169,8 +169,8 @@ class MomentOrder:
 
         Args:
             v: The variable.
-            steps: Of those that it passes and that this concerns: which, and both's parents then.
-            end: The position past all that it may pass.
+            steps: Each variable passed where parents change: it, its new parents and those of v.
+            end: The position past all that v may pass.
         """
         best, changed, gained = _Move(0, self._position[v], []), [], 0
         here = self._parents[v].score
@@ -219,7 +219,7 @@ class MomentOrder:
         self._number()
         for w, parents in move.changed:
             self._parents[w] = parents
-        # of the others all is as it was where they were carried
+        # a variable stays where all that it was carried past is as it was
         self._stay = {
             w: (start, end) for w, (start, end) in self._stay.items() if end < first or start > last
         }
@@ -234,7 +234,7 @@ class MomentOrder:
 def best_by_moments(
     trees: GrowShrinkTrees, scores: MomentScores, restarts: int, rng: np.random.Generator
 ) -> Waiting[BestGraph]:
-    """The best graph of an iterated search, which ends when so many restarts in a row gain nothing.
+    """The best graph of an iterated search, which ends when ``restarts`` in a row gain nothing.
 
     Up to 100 variables three times as many. Never waits, since every score is there.
     """
@@ -253,7 +253,7 @@ def best_by_moments(
 
 
 class Descents:
-    """Orders and deletions in turn; from a graph that was met before all is known.
+    """Order searches and deletions in turn; results from graphs met before are reused.
 
     Args:
         trees: Find deletions.
@@ -267,7 +267,7 @@ class Descents:
         self._after: dict[Dag, Dag] = {}
 
     def end(self, order: Sequence[int]) -> Waiting[Dag]:
-        """The graph from which neither orders nor deletions go on, from an order."""
+        """The graph, reached from an order, that neither moves nor deletions improve."""
         best = yield from self._less(self._moved(order))
         while True:
             if best not in self._after:

@@ -1,7 +1,7 @@
 """Best order score search: each variable in turn goes to where all parents together score best.
 
-The search starts again from the best order so far, some of its variables at random positions; what
-earlier orders needed is known already, so that a restart asks for little.
+The search restarts from the best order so far with some variables at random positions. Scores that
+earlier orders needed are known already, so a restart asks for few.
 
 Source: Andrews et al., NeurIPS 2023, algorithms 1 and 2; see `grow_shrink`.
 """
@@ -26,14 +26,14 @@ from cipherdag.graphs.dags import Dag, topological
 from cipherdag.questions.question import Question
 
 PERTURBED = 4
-"""One variable in so many gets a random position at a restart, at least two."""
+"""One variable in four gets a random position at a restart, but at least two do."""
 AT_ONCE = 5
 """Searches that start from one graph and share their rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A variable's best position: what is gained, where, and whose parents become others."""
+    """A variable's best position: the gain, its new parents, and whose parents else change."""
 
     gain: int
     position: int
@@ -97,7 +97,7 @@ class OrderSearch:
             yield
 
     def _look_ahead(self) -> None:
-        """Miss what any move from here may need, so that one round learns all of it."""
+        """Request all scores that any move from here may need, so that one round learns them."""
         for v in self._order:
             self._best_move(v)
 
@@ -129,7 +129,7 @@ class OrderSearch:
         return _Move(best - now, position, at[position], tuple(changed))
 
     def _alone(self, v: int, others: Sequence[int]) -> list[Trace] | None:
-        """The parents of v at every position."""
+        """The parents of v at every position; None where scores are missing."""
         trees, before = self._trees, 0
         trace = trees.trace(v, 0)
         at = [trace]
@@ -144,7 +144,7 @@ class OrderSearch:
     def _changes(
         self, v: int, here: int, others: Sequence[int]
     ) -> list[tuple[Trace, int] | None] | None:
-        """Of each other one, its parents on the other side of v, and what having v before gains."""
+        """For each other variable: its parents if v changes sides, and the gain of v before it."""
         trees, before, bit = self._trees, 0, 1 << v
         changes: list[tuple[Trace, int] | None] = []
         whole = True
@@ -185,7 +185,7 @@ def best_of_starts(
     restarts: int,
     rng: np.random.Generator,
 ) -> Generator[Question, FloatVector, BestGraph]:
-    """The best graph of a start from an order and some restarts from what was best."""
+    """The best graph of a search from an order and of restarts from the best graph so far."""
     (best,) = yield from search_jointly(trees, [_converged(trees, order)])
     curve = [best.total]
     for start in range(0, restarts, AT_ONCE):
@@ -204,7 +204,7 @@ def best_of_starts(
 
 
 def _converged(trees: GrowShrinkTrees, order: Sequence[int]) -> Waiting[_Converged]:
-    """Orders and deletions in turn, as long as the one improves what the other found."""
+    """Search orders and then delete edges, in turn, as long as the score improves."""
     least = trees.scores.least
     best = None
     while True:

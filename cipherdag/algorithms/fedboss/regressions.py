@@ -1,8 +1,8 @@
 """Regressions of one variable on others that gain or lose one at a time, by the sweep operator.
 
-A correlation matrix that is swept on k of p variables has their coefficients for all others, and
-what they leave of these. Of that matrix a regression has the rows of its variable and of its set,
-and the diagonal; one variable more or less changes them in O(k p) operations.
+A correlation matrix swept on k of p variables holds the regressions of all others on these k, and
+the residual covariances. A `Regression` keeps of it the rows of its variable and of the k, and the
+diagonal; to add or remove a variable takes O(k p) operations.
 
 Source: Goodnight, "A tutorial on the SWEEP operator", The American Statistician 33 (1979).
 """
@@ -17,7 +17,7 @@ from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import members
 
 LEAST_VARIANCE = 1e-10
-"""Of a standardised variable, given others that determine it."""
+"""A standardised variable with at most this variance given others is determined by them."""
 
 
 @dataclass(slots=True)
@@ -26,12 +26,12 @@ class Regression:
 
     Attributes:
         given: Bit mask of the others.
-        swept: Those of them that the rest of them do not determine, shape (k,).
-        rows: The row of the variable, which is its covariances with all, given the others, and then
-            those of the others that are swept, shape (k + 1, p); in the columns of these the
-            coefficients, and of their own rows less than 0 their inverse correlation matrix.
-        variances: Of all, given the others, shape (p,); of those swept, less than 0: the diagonal
-            of their inverse correlation matrix.
+        swept: The others that were swept on: not determined by those before them, shape (k,).
+        rows: Rows of the swept matrix, shape (k + 1, p): first the variable's covariances with all,
+            given the others, then the rows of ``swept``. Columns of ``swept`` hold coefficients,
+            and in the rows of ``swept`` minus the inverse of their correlation matrix.
+        variances: The diagonal of the swept matrix, shape (p,): variances given the others; for
+            ``swept`` minus the diagonal of the inverse.
     """
 
     given: int
@@ -41,7 +41,7 @@ class Regression:
 
     @classmethod
     def alone(cls, matrix: FloatMatrix, v: int) -> Regression:
-        """On no other variable."""
+        """Regress variable v on no other variable."""
         return cls(0, np.empty(0, dtype=np.intp), matrix[v : v + 1], np.ones(len(matrix)))
 
     @property
@@ -50,11 +50,11 @@ class Regression:
         return self.rows[0]
 
     def on(self, matrix: FloatMatrix, v: int, given: int) -> Regression:
-        """The same variable v on others."""
+        """Regress the same variable v on the variables of the mask ``given``."""
         regression = self
         lost = self.given & ~given
         if lost and len(self.swept) < self.given.bit_count():
-            # what a lost variable determined is to be swept
+            # variables that a lost one determined now have to be swept on
             regression, lost = Regression.alone(matrix, v), 0
         for s in members(lost):
             regression = regression.reduced(s)
@@ -63,7 +63,7 @@ class Regression:
         return regression
 
     def extended(self, matrix: FloatMatrix, u: int) -> Regression:
-        """On one variable more."""
+        """Regress on one more variable, u."""
         row, k, coefficients = matrix[u], len(self.swept), self.rows[:, u]
         if k:
             # one row after the other, so that every processor rounds alike
@@ -85,7 +85,7 @@ class Regression:
         return Regression(given, swept, rows, variances)
 
     def reduced(self, s: int) -> Regression:
-        """On one variable less, which is swept."""
+        """Regress without the variable s, which was swept on."""
         left = self.swept != s
         row = self.rows[1 + left.argmin()]
         pivot = row.item(s)

@@ -42,20 +42,20 @@ CUT_SHORT = (
 
 @dataclass(frozen=True, slots=True)
 class FedBOSSOutcome:
-    """The best graph and what it scores; p variables.
+    """The best graph and its score; p variables.
 
     Attributes:
         dag: The best DAG found, directed edges of shape (p, p).
         arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
         curve: The best score after every start or phase of the search, in nats; larger is better.
-            Empty where scores stayed closed.
-        compared: How many pairs of scores were compared that stayed closed; None where scores were
-            opened.
-        worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
-        effects: Of edges (cause, effect) the partial correlation given the effect's other causes,
-            where moments were opened.
+            Empty where scores were not disclosed.
+        compared: How many pairs of undisclosed scores were compared; None where scores were
+            disclosed.
+        worth: Every edge (cause, effect, nats): by how much the score falls without it alone.
+        effects: For edges (cause, effect) the partial correlation given the effect's other causes,
+            where moments were disclosed.
         sets: How many sets of variables were scored in which way; empty for moments.
-        cut_short: Whether the budget kept the search from asking.
+        cut_short: Whether the search ran out of its budget of rounds or values.
         bootstrap: In how many replicates each edge stands; None without any.
         constraints: The background knowledge; None for none.
         incomplete: Columns that miss values at some site.

@@ -1,9 +1,9 @@
 """Scores of families from one number per set of variables, learnt wave by wave.
 
-What a family scores is a difference of two such numbers (see `statistics.set_scores`), so a set
-that many families share is asked about once. With one parent taken, candidates are those that
-depend on the variable or on the parent, pair by pair; with more, those of them that gain where one
-of the parents is left out.
+A family's score is a difference of two such numbers (see `statistics.set_scores`), so a set that
+many families share is asked about once. Any variable may become a first parent. A second one has to
+depend, pairwise, on the variable or on its parent; a third or later one on the variable or any
+parent, and it has to gain with one of these left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Budget:
     Attributes:
         rounds: How many rounds; None for any number.
         values: How many values; None for any number.
-        refused: Whether something was not asked since it was too much.
+        refused: Whether a round was not asked since it exceeded what was left.
     """
 
     rounds: int | None
@@ -43,7 +43,7 @@ class Budget:
     refused: bool = False
 
     def spend(self, *, rounds: int, values: int) -> bool:
-        """Take so much off, if that much is left; else nothing, and remember."""
+        """Subtract rounds and values if both are left; else set `refused`. Whether they were."""
         enough = (self.rounds is None or rounds <= self.rounds) and (
             self.values is None or values <= self.values
         )
@@ -60,16 +60,16 @@ class SetFamilies(ABC):
 
     Args:
         levels: How many categories every variable has, 1 of a number, shape (p,).
-        bits: Bits below one of the grid on which scores are whole numbers.
-        per_parent: What a structure prior takes for every parent, on that grid.
-        max_cells: Largest table of a set that is looked at.
-        max_parents: Most parents that grow.
+        bits: Scores are whole numbers in units of 2**-bits nats.
+        per_parent: What a structure prior subtracts for every parent, in these units.
+        max_cells: Most cells of the table of a set that is asked about.
+        max_parents: Most parents of a variable.
 
     Attributes:
         n_variables: Number of variables, p.
         bits: As given.
-        least: What a step has to gain.
-        closed: Whether nothing more may be asked; what is not known is no candidate then.
+        least: Least gain of a step.
+        closed: Whether nothing more may be asked; a variable without scores is then no candidate.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class SetFamilies(ABC):
         yield from self.learn_sets(wanted)
 
     def learn_sets(self, wanted: Iterable[int]) -> Asking:
-        """Learn of some sets what is not known; none is asked about twice."""
+        """Learn the numbers of the sets that are not known; none is asked about twice."""
         new = sorted(mask for mask in set(wanted) if mask not in self._values)
         small = [mask for mask in new if self.cells(mask) <= self._max_cells]
         self._values.update(dict.fromkeys(set(new) - set(small), None))
@@ -139,7 +139,7 @@ class SetFamilies(ABC):
             yield from self._learn(small)
 
     def learn_pairs(self) -> Asking:
-        """Learn of all variables and pairs, hence which are near."""
+        """Learn the numbers of all variables and pairs, and from them which pairs are near."""
         alone = [1 << v for v in range(self.n_variables)]
         pairs = [a | b for a, b in combinations(alone, 2)]
         yield from self.learn_sets([*alone, *pairs])
@@ -155,7 +155,7 @@ class SetFamilies(ABC):
         """Set `_values` of these sets, which are new and small enough."""
 
     def _candidates(self, v: int, parents: int) -> Sequence[int]:
-        """What may become one parent more; decided once, from what is known then."""
+        """Candidates for one parent more; decided once, from the scores known at that time."""
         if (v, parents) not in self._chosen:
             self._chosen[v, parents] = self._choose(v, parents)
         return self._chosen[v, parents]
@@ -195,7 +195,7 @@ class SetFamilies(ABC):
         """The log likelihood of a set on the grid, less a constant; None where it is not known."""
 
     def _nearby(self) -> list[int]:
-        """Of every variable those others whose pair gains more than chance alone would."""
+        """For every variable a mask of those whose pair with it gains more than chance would."""
         near = [0] * self.n_variables
         nothing = self.likelihood(0)
         alone = [self.likelihood(1 << v) for v in range(self.n_variables)]

@@ -1,13 +1,12 @@
 """Scores of families from tables of all sites together, or from the sites' likelihoods added up.
 
-A table tells those of all its subsets, so of the sets of a wave only those are asked for that are
-in no other.
+A table gives the tables of all its subsets, so a round asks only for sets that are in no other.
 
-Of likelihoods every site says of a set how well its own distribution of these variables explains
-its rows, freed of what chance alone would explain; the sum stands for the likelihood of all rows,
-and the penalty is that of all rows. Differences between sites are no evidence: no site is compared
-with another. The noise that a site adds to a set where it restricts small counts is the same in all
-families that share the set.
+With likelihoods, every site says of a set how well its own distribution of these variables explains
+its rows, less what chance alone would explain. The sum stands for the likelihood of all rows, and
+the penalty is that of all rows. Differences between sites are no evidence: no site is compared with
+another. A site that restricts small counts adds noise to each set; all families that share the set
+share its noise.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore
 
 DISCOUNT = 3
-"""How many times what chance alone explains at a site is taken off its likelihood."""
+"""A site's likelihood is lowered by three times what chance alone would explain."""
 
 
 class TableScores(SetFamilies):
@@ -39,7 +38,7 @@ class TableScores(SetFamilies):
     Args:
         tables: Asks for tables.
         levels: How many categories occur, shape (p,).
-        score: What is computed of them.
+        score: Computes a set's score from its table.
         settings: See `SetFamilies`.
 
     Attributes:
@@ -103,7 +102,7 @@ class TableScores(SetFamilies):
         table: IndexArray,
         tables: dict[int, IndexArray],
     ) -> None:
-        """Keep the table of a set that is not known yet, and of what it tells and is not known."""
+        """Add a set's table to ``tables``, and those of its subsets that are not scored yet."""
         tables[mask] = table
         for axis, v in enumerate(variables if len(variables) > 1 else ()):
             less = mask & ~(1 << v)
@@ -129,7 +128,7 @@ class SetPenalty:
 
     Attributes:
         categories: Number of categories of every variable, 0 of a number, shape (p,).
-        score: The score of categories, whose penalty a table has.
+        score: The score of categories; it gives the penalty of a table.
         penalty: How many times ln(n) / 2 a parameter of numbers costs.
     """
 
@@ -152,7 +151,7 @@ class SetPenalty:
 
 @lru_cache(maxsize=4096)
 def _of_shape(score: SetScore, cells: int) -> int:
-    """The penalty of a table of so many cells, which thousands of sets share."""
+    """The penalty of a table of ``cells`` cells, which thousands of sets share."""
     return int(score.of_shape(np.array([float(cells)]))[0])
 
 
@@ -161,7 +160,7 @@ class LikelihoodScores(SetFamilies):
 
     Args:
         levels: How many categories every variable has, 1 of a number, shape (p,).
-        score: Its penalty is taken from likelihoods.
+        score: The score of categories, whose grid is that of all numbers here.
         cost: The penalty of a set.
         budget: What may be asked.
         max_rows: Declared bound of a site's rows.
@@ -187,7 +186,7 @@ class LikelihoodScores(SetFamilies):
         self._cost = cost
         self._budget = budget
         self._max_rows = max_rows
-        # as all rows' table of no variable has it
+        # the score that the empty set has from a table of all rows
         self._values[0] = self._of_nothing = score.plain.of_nothing
 
     def likelihood(self, mask: int) -> int | None:

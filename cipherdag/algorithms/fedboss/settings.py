@@ -1,4 +1,4 @@
-"""The settings of FedBOSS's scores, and the scores that a run opens."""
+"""The settings of FedBOSS's scores, and the choice of a run's source of scores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS_PER_PARENT = 10
 """With fewer rows for every parent, a regression explains its sample alone."""
 MOST_STARTS = 1000
 LARGEST_TABLE = 1024
-"""Cells of a contingency table that is asked for."""
+"""Most cells of a contingency table that is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +151,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
         return scores
 
     def bounds_of_sets(self, score: SetScore, columns: ColumnKinds) -> dict[str, int]:
-        """What `SetFamilies` also takes."""
+        """The keyword arguments of `SetFamilies`."""
         return {
             "bits": score.bits,
             "per_parent": int(score.on_grid(np.array([_prior(columns, score.rows)]))[0]),
@@ -161,12 +161,12 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
 
 
 def set_score(rows: int) -> SetScore:
-    """The score of categories, of so many rows."""
+    """The score of sets of categories over ``rows`` rows."""
     return SetScore(rows=rows, bits=grid_bits(rows))
 
 
 def _prior(columns: ColumnKinds, rows: int) -> float:
-    """What the structure prior takes for every parent, in nats."""
+    """What the structure prior subtracts for every parent, in nats."""
     p = len(columns.categories)
     return logarithm_of(p) if columns.categories.any() else least_consistent_prior(p, rows)
 

@@ -109,8 +109,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     Leaks:
         With ``proximity`` the sum of weights tells how many sites intervened near an edge, and how
-        near, but not which: of sites that restrict small counts in steps of rows and of weights, of
-        others exactly, so that every site's rows of every experiment follow, though not whose.
+        near, but not which. Sites that restrict small counts round this to steps. Weights of others
+        are exact: every site's rows of every experiment follow, though not whose they are.
     """
 
     name: ClassVar[str] = "fedcd"
@@ -139,7 +139,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     averaging: Averaging = preset(Averaging())
 
     def check(self) -> None:
-        """Refuse what no site would train by."""
+        """Refuse parameters that no site would train with."""
         self._question(2, 1, 0, None)
 
     def conclude(self, outcome: FedCDOutcome, facts: Facts) -> LearntGraph:

@@ -15,7 +15,7 @@ import numpy as np
 from cipherdag.arrays import BoolMatrix, FloatMatrix
 
 MOST_PERMUTED = 6
-"""Variables on cycles of which all orders are tried, as the published program does."""
+"""Up to this many variables on cycles, all orders are tried, as the published program does."""
 LEAST_GAIN = 1e-9
 
 
@@ -67,9 +67,8 @@ def in_likeliest_order(
 
     Variables that lie on cycles together are put into the order whose pairs have the largest sum
     of log sigma(theta); edges against it are left out. Of up to six variables all orders are
-    tried; of more, single variables are moved as long as one move gains. The program takes every
-    cycle through an edge to an earlier variable by itself, which may leave others, and moves one
-    variable once.
+    tried; of more, single variables are moved as long as one move gains. The published program
+    breaks cycles one at a time, which can leave some, and moves one variable once.
 
     Args:
         graph: Edges believed in, shape (p, p).
@@ -117,7 +116,7 @@ def _forward(better: FloatMatrix, order: tuple[int, ...]) -> float:
 
 
 def _gains_of_moves(better: FloatMatrix) -> FloatMatrix:
-    """What moving the i-th to the k-th position gains, shape (p, p), of an antisymmetric matrix."""
+    """The gain of moving the i-th variable to position k, shape (p, p); better is antisymmetric."""
     passed = np.cumsum(better, axis=1)
     here = np.diagonal(passed)[:, None]
     earlier = np.tri(len(better), k=-1, dtype=bool)

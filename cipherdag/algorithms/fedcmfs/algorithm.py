@@ -55,7 +55,7 @@ MARK_LABELS = (
 )
 EXACT = {"reveal": "sums", "retrieval": "paper"}
 VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
-"""Our text of it states no level, test or limit; the authors' HITON-PC ends with sets of 3."""
+"""The paper's text states no level, test or limit; the authors' HITON-PC ends with sets of 3."""
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
 
 Searching = Generator[Question, FloatVector, Neighbourhood]
@@ -72,7 +72,7 @@ class LabelOutcome:
         learned: Its parents and children after FedCFL, labels included.
         retrieved: Features that FedCFR added.
         dropped: Features that FedCFC took out.
-        marginals: The label with every variable given nothing.
+        marginals: The label's tests with every variable given nothing.
     """
 
     features: tuple[int, ...]
@@ -189,7 +189,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         return by_combination(remember(asking), facts.min_contributors)
 
     def check(self) -> None:
-        """Refuse a test beside evidence that has tests of its own, and what is not compared."""
+        """Refuse bits, or a named test, with evidence that does not take them."""
         require(
             not self.closed or self.evidence in self.bits_by_default,
             f"reveal bits needs evidence weighted_p or fisher; {self.evidence} discloses sums",
@@ -227,7 +227,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence opens, the order of candidates, and the labels."""
+        """What the evidence discloses, the order of candidates, and the labels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = EVIDENCE[self.evidence].disclosures(closed=self.closed, lenient=lenient)
         ranked = (*StrengthVerdicts.discloses, *ScaleVerdicts.discloses) if self.closed else ()
@@ -341,9 +341,9 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 def _hiding(
     triplets: Triplets, neighbourhood: Neighbourhood, learned: Mapping[int, Neighbourhood]
 ) -> Iterator[tuple[int, Sets]]:
-    """Every label among a label's neighbours, and all sets of neighbours that hold it, first.
+    """Every label among a label's neighbours, and all sets of neighbours with it as first member.
 
-    The strongest label comes first; once it has been dealt with it is no neighbour any more.
+    The strongest label comes first; the sets of later labels leave it out.
     """
     held = neighbourhood.marginals.by_strength(neighbourhood.members)
     for hidden_by in [v for v in held if v in learned]:
@@ -375,5 +375,5 @@ def _untested(n_variables: int, learned: Mapping[int, Neighbourhood]) -> tuple[i
 
 
 def _share(percent: float, count: int) -> int:
-    """So many percent of a count, rounded up."""
+    """``percent`` percent of ``count``, rounded up."""
     return math.ceil(count * Fraction(str(percent)) / 100)

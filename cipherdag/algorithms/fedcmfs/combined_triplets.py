@@ -34,7 +34,7 @@ N_SUMS = 3  # n p, n r, n
 def by_combination(
     asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search, every question of it asked as `CombinedEvidence` of ``fisher``.
+    """A search whose every question is asked as `CombinedEvidence` of ``fisher``.
 
     Args:
         asking: Yields `WeightedEvidence`, one question a round.
@@ -66,14 +66,14 @@ def by_source(
     *,
     closed: bool = False,
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search, every question of it answered by the p-values of a kind of evidence.
+    """A search whose every question is answered by the p-values of a kind of evidence.
 
     Args:
         asking: Yields `WeightedEvidence`, one question a round; or comparisons of strengths, which
             are asked as they are, in as many rounds as their keys need.
-        kind: Whose tests.
-        facts: How many sites there are, and have to contribute to what is opened.
-        closed: Whether sums stay closed, and verdicts alone are found.
+        kind: The evidence that does the tests.
+        facts: How many sites there are, and how many have to contribute to a disclosed sum.
+        closed: Whether sums stay closed, and verdicts alone are disclosed.
 
     Returns:
         The outcome of ``asking``, which gets what `by_combination` gives it; strengths are normal
@@ -120,8 +120,8 @@ def remember(
     """Merge each round's questions into one about the distinct triplets not asked before.
 
     Args:
-        asking: Yields `WeightedEvidence`, or bundles of it, about one test; or what finds verdicts,
-            which is asked as it is.
+        asking: Yields `WeightedEvidence`, or bundles of it, about one test; or questions that
+            disclose bits, which are asked as they are.
         min_contributors: How many sites have to contribute to a triplet; others are unreliable.
 
     Returns:

@@ -34,7 +34,7 @@ class Marginals:
 
     Attributes:
         p_value: Shape (p,); NaN at the target and where no site had a reliable test.
-        strength: Shape (p,); NaN likewise. Where strengths are never opened, a rank: larger for
+        strength: Shape (p,); NaN as `p_value`. Where strengths stay closed, a rank: larger for
             stronger ones of those that depend on the target, and 0 for the others.
     """
 
@@ -113,7 +113,7 @@ class Triplets:
         return by_owner([[len(rows) for rows in sets] for _, _, sets in families], by_size)
 
     def sizes(self, pool: int) -> range:
-        """Sizes of sets that may be drawn from a pool of so many variables."""
+        """Sizes of the sets that may be drawn from a pool of ``pool`` variables."""
         limit = pool if self.max_cond_size is None else min(pool, self.max_cond_size)
         return range(limit + 1)
 
@@ -175,7 +175,7 @@ class _Search:
     _separators: dict[int, list[IndexArray]] = field(default_factory=dict)
 
     def may_hold(self, watched: frozenset[int] | None) -> bool:
-        """Whether one of these is a member or waits."""
+        """Whether a watched variable is a member or waits; True where none is watched."""
         return watched is None or not watched.isdisjoint([*self.members, *self.waiting])
 
     def advance(self) -> Generator[Question, FloatVector, None]:
@@ -195,7 +195,7 @@ class _Search:
                     self.members.remove(member)
 
     def _test(self, older: list[int]) -> Generator[Question, FloatVector, None]:
-        """Test these members, and the candidates in line as far ahead as is allowed."""
+        """Test the ``older`` members, and waiting candidates up to `LOOKAHEAD` triplets ahead."""
         shared: dict[frozenset[int], Sets] = {}
         families = [(self.target, v, self._untested(v, {})) for v in older]
         mask = self._mask(self.members)

@@ -1,8 +1,8 @@
 """Which of a target's candidates is the strongest, by comparisons of two sums that stay closed.
 
-Candidates that are few are compared each with each in one round, and stand by how often they win.
-Of more some are taken as pivots: all are compared with these, and what lies between two of them is
-ranked by itself, all of it in the same rounds. Comparisons contradict one another only where sites
+Few candidates are compared each with each in one round, and ranked by how often they win. Of more,
+some are taken as pivots and compared with all. The groups of candidates between two pivots are then
+ranked in the same way, all in the same rounds. Comparisons contradict one another only where sites
 cannot test the same pairs; the order is a public function of them in any case.
 """
 
@@ -25,12 +25,12 @@ from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
 Wins = dict[tuple[int, int], bool]
-"""Of candidates i < j: whether j is stronger."""
+"""Says of a pair of candidates i < j whether j is stronger."""
 
 EACH_WITH_EACH = 24
-"""Most candidates of which every two are compared."""
+"""Largest group of candidates of which every two are compared."""
 PIVOTS = 7
-"""Of more candidates."""
+"""Number of pivots in a larger group."""
 LOG_POWER = 11
 """-2 ln p of a site is below 2**11."""
 TOO_MANY_SITES = "reveal bits of strengths is for fewer sites"
@@ -55,7 +55,7 @@ class Ranking:
 
         Args:
             marginals: The target with every other variable, B pairs.
-            dependent: Those that are ranked, shape (B,); the others get 0.
+            dependent: Whether each pair is dependent, shape (B,); others get rank 0.
 
         Raises:
             ParameterError: There are too many sites.
@@ -84,7 +84,7 @@ class Ranking:
         return (yield from ranked(n_pairs, stronger))
 
     def _grid(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, tuple[int, int]]:
-        """The largest difference of a site on the grid, and the grid."""
+        """The largest difference of a site on the grid, and the bits of the grid."""
         largest, bits = finest_grid_that_fits(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
         if self.evidence == "fisher":
             return largest, bits - LOG_POWER
@@ -93,11 +93,11 @@ class Ranking:
 
 
 def ranked(count: int, compare: Comparing) -> Generator[Question, FloatVector, list[int]]:
-    """The order of so many candidates, the strongest first.
+    """The order of ``count`` candidates, the strongest first.
 
     Args:
-        count: How many there are.
-        compare: Of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).
+        count: Number of candidates.
+        compare: Asks of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).
     """
     groups = [list(range(count))]
     while any(len(group) > 1 for group in groups):
@@ -114,7 +114,7 @@ def _pivots(group: list[int]) -> list[int]:
 
 
 def _pairs(group: list[int]) -> list[tuple[int, int]]:
-    """The pairs that are compared of candidates in ascending order."""
+    """The pairs of a group, which is in ascending order, that are compared."""
     if len(group) <= EACH_WITH_EACH:
         return list(combinations(group, 2))
     pivots = _pivots(group)
@@ -123,7 +123,7 @@ def _pairs(group: list[int]) -> list[tuple[int, int]]:
 
 
 def _parted(group: list[int], wins: Wins) -> list[list[int]]:
-    """Groups of them, the strongest first; a group of one is ranked."""
+    """The parts into which comparisons divide a group, the strongest first."""
 
     def beaten(i: int, others: list[int]) -> int:
         return sum(wins[i, j] if i < j else not wins[j, i] for j in others)

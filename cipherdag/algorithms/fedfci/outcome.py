@@ -21,7 +21,7 @@ class FedFCIOutcome(TestsOutcome):
         removed: Edges that fell, with ``rfci``, to tests of triples and paths.
         sepsets: A separating set of every pair x < z without an edge, and its p-value.
         colliders: The unshielded triples (x, y, z), x < z, that are colliders.
-        groups: Where these are integrated, the PAG of every group of sites among its variables.
+        groups: The PAG of every group of sites among its variables; empty if none is integrated.
     """
 
     marks: Endpoints

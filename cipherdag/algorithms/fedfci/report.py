@@ -40,7 +40,7 @@ from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 log = logging.getLogger("cipherdag.result")
 
 GRAPHS_PER_REPORT = 1000
-"""Graphs after which it is said how far a search is."""
+"""Number of graphs between two log messages on the progress of a search."""
 NOBODY_BOTH = "No site measured both, so nothing was tested."
 SELECTED = (
     "Rows may have been selected by what variables cause: a tail says that a variable causes the "
@@ -63,10 +63,10 @@ def concluded(
 
     Args:
         algorithm: How tests were done.
-        outcome: The run's.
+        outcome: The outcome of the run.
         facts: Names, and the categories that signs of effects are of.
         integrate: How many graphs to look at for those that fit all groups of sites; 0 for none.
-        remarks: What else the evidence says.
+        remarks: Further remarks on the evidence, in sentences.
     """
     names, closed = facts.names, algorithm.closed
     outcome = replace(outcome, weakest=with_categories(outcome.weakest, facts))
@@ -115,7 +115,7 @@ def with_fitting(conclusion: LearntPAG, report: Report) -> Report:
 def remarks_of(
     outcome: FedFCIOutcome, evidence: str, *, closed: bool, rfci: bool, selection: bool
 ) -> tuple[str, ...]:
-    """What else the evidence of a graph says, in sentences."""
+    """Remarks on the evidence of a graph, in sentences."""
     fell = f"Edges that fell to tests of triples and paths: {outcome.removed}."
     tests = remarks_on_tests(outcome, evidence, closed=closed, more=(fell,) if rfci else ())
     return (*tests, SELECTED if selection else UNSELECTED)
@@ -142,7 +142,7 @@ def _edge(
 
 
 def _unresolved(outcome: FedFCIOutcome, graph: PartialMixedGraph) -> list[UnresolvedTriple]:
-    """The triples that are open, and those that a PAG has otherwise than tests say."""
+    """The triples that are open, and those where the PAG contradicts the tests."""
     colliders = set(outcome.colliders)
     stands = _stands(graph) if isinstance(graph, PAG) else {}
     against = [triple for triple, collides in stands.items() if collides != (triple in colliders)]

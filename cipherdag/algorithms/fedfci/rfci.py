@@ -1,8 +1,8 @@
 """RFCI replaces Possible-D-SEP by tests of the triples and paths that direct something.
 
 A triple or a discriminating path directs only if its edges stand given what separates its ends.
-Edges that do not are taken out, and what follows is looked for from the start, in rounds that ask
-of all triples or paths at once, so that the order of the variables decides nothing.
+Edges that do not are removed, and the search of triples and paths starts anew. A round asks of all
+triples or paths at once, so that the order of the variables decides nothing.
 
 Source: Colombo, Maathuis, Kalisch and Richardson, "Learning high-dimensional directed acyclic
 graphs with latent and selection variables", Annals of Statistics 40 (2012), lemmas 3.1 and 3.2 and
@@ -33,14 +33,14 @@ Test = tuple[int, int, frozenset[int]]
 
 @dataclass(slots=True)
 class Refined:
-    """A skeleton and the separating sets of its other pairs, from which edges are taken.
+    """A skeleton, from which edges are removed, and the separating sets of pairs without an edge.
 
     Attributes:
         skeleton: Symmetric adjacency, shape (p, p).
-        sets: A separating set of every other pair x < z, of which no subset separates it.
-        p_values: The p-value of each.
-        removed: How many edges were taken out.
-        triples: What its unshielded triples are.
+        sets: A separating set of every pair x < z without an edge; no subset of it separates.
+        p_values: The p-value of each set.
+        removed: How many edges were removed.
+        triples: The constraints on its unshielded triples.
     """
 
     skeleton: BoolMatrix
@@ -69,7 +69,7 @@ class RFCI:
     judge: Judge
 
     def orient(self, refined: Refined) -> Generator[Question, FloatVector, Endpoints]:
-        """The PAG, and in `found` the edges and triples that it rests on.
+        """The PAG; `refined` then holds the edges and triples that it rests on.
 
         Rounds: one per turn in which edges fall, those of `judge`, and one per layer of
         discriminating paths.
@@ -95,7 +95,7 @@ class RFCI:
     def _thinned(
         self, refined: Refined, tests: Iterable[Test]
     ) -> Generator[Question, FloatVector, bool]:
-        """Take out the edges that some of the tests separate; whether there are any."""
+        """Remove the edges whose ends a test separates; return whether there were any."""
         joined = self.constraints.joined
         removed = yield from self._strongest(test for test in tests if not joined[test[:2]])
         smaller = removed
@@ -112,7 +112,7 @@ class RFCI:
     def _strongest(
         self, tests: Iterable[Test]
     ) -> Generator[Question, FloatVector, dict[Pair, tuple[frozenset[int], float]]]:
-        """Of every pair that some of the tests separate, the set of largest p and that."""
+        """For every pair that a test separates, the set with the largest p-value, and that."""
         by_size: dict[int, set[tuple[int, ...]]] = {}
         for x, y, given in tests:
             row = (min(x, y), max(x, y), *sorted(given))
@@ -133,7 +133,7 @@ class RFCI:
 
 
 def _of_triples(refined: Refined) -> Iterator[Test]:
-    """Whether both edges of every unshielded triple stand given what separates its ends (3.1)."""
+    """Tests of both edges of every unshielded triple given what separates its ends (3.1)."""
     for x, z in unshielded_pairs(refined.skeleton).tolist():
         given = refined.sets[x, z]
         for y in np.flatnonzero(refined.skeleton[x] & refined.skeleton[z]).tolist():
@@ -142,7 +142,7 @@ def _of_triples(refined: Refined) -> Iterator[Test]:
 
 
 def _of_paths(paths: Iterable[tuple[int, ...]], refined: Refined) -> Iterator[Test]:
-    """Whether every edge of a path stands given all subsets of what separates its ends (3.2)."""
+    """Tests of every edge of a path given all subsets of what separates its ends (3.2)."""
     for path in paths:
         given = refined.sets[min(path[0], path[-1]), max(path[0], path[-1])]
         for x, y in pairwise(path):

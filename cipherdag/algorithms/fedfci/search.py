@@ -46,10 +46,10 @@ class TripleConstraints:
     """Constraints that tests put on the unshielded triples (x, y, z), x < z.
 
     Attributes:
-        colliders: Those that are colliders.
-        ambiguous: Those of which it is open.
-        no_causes: Colliders of which sets without and with y tell, so that y is no cause of x or z
-            even if one of the edges is wrong; one separating set does not tell that.
+        colliders: The triples that are colliders.
+        ambiguous: The triples of which that is open.
+        no_causes: Colliders found by comparing sets without and with y: then y is no cause of x or
+            z even if one of the edges is wrong. One separating set does not tell that.
     """
 
     colliders: Collection[Triple]
@@ -57,7 +57,7 @@ class TripleConstraints:
     no_causes: Collection[Triple] = ()
 
     def without(self, doubtful: Collection[Triple]) -> TripleConstraints:
-        """The same where some triples are open, whatever tests of their ends say."""
+        """These constraints, but with the doubtful triples open and none of them a collider."""
         colliders = [triple for triple in self.colliders if triple not in doubtful]
         ambiguous = [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})]
         return replace(self, colliders=colliders, ambiguous=ambiguous)
@@ -71,7 +71,7 @@ Judge = Callable[
 
 
 def testable(constraints: Constraints) -> Constraints:
-    """The knowledge that a skeleton may rest on: an edge that no direction is left of is possible.
+    """The knowledge for a skeleton: an edge may stand though both directions are forbidden.
 
     Two variables of which neither causes the other may have an unmeasured cause.
     """
@@ -103,8 +103,8 @@ def fci_skeleton(
         constraints: Background knowledge of p variables.
         alpha: Independent iff p > alpha.
         max_cond_size: Largest conditioning set; None for no limit.
-        selection: Whether variables may stand behind which rows there are. Without, a set that
-            separates two variables has only what may be a cause of one of them.
+        selection: Whether rows may have been selected by what variables cause. If not, a set that
+            separates two variables has only possible causes of one of them.
         judge: Judges the triples of the first skeleton, hence what Possible-D-SEP is.
         shown: Where the skeleton is shown after every layer, if it is.
 
@@ -144,11 +144,11 @@ def triple_constraints(
     Args:
         source: Tests.
         search: All unshielded pairs of the skeleton.
-        sets: A separating set of each.
-        rule: ``sepset`` for that set alone. Others judge by all sets of neighbours of the ends;
-            what none of those separates is told by the separating set.
+        sets: A separating set of each pair.
+        rule: ``sepset`` judges by that set alone. Other rules judge by all sets of neighbours of
+            the ends; if none of these separates the ends, the separating set decides.
         measured: Which variables the sites measured. That a separating set lacks y says nothing of
-            y where no site has all of it.
+            y where no site measured the triple and the set together.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)

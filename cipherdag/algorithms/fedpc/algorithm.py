@@ -77,7 +77,7 @@ SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
     "mean": sums(Quantity.P_VALUES, Quantity.TEST_ROWS, Quantity.SITES),
     "vote": sums(Quantity.VOTES),
 }
-"""What a choice of separating sets opens where sites vote."""
+"""What each choice of separating sets discloses where sites vote."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +174,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         self.check_test()
 
     def check_measured(self, measured: Measured) -> None:
-        """Take sites that lack variables where the evidence and the rule for colliders do."""
+        """Refuse sites that lack variables if the evidence or the collider rule needs them all."""
         GraphFromTests.check_measured(self, measured)
         require(measured.everywhere or self.voting.sepset == "max", ENDS_WITHOUT_MIDDLE)
 
@@ -213,7 +213,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         return concluded(self, outcome, facts, sepset=self.voting.sepset, followed=self._followed)
 
     def evidence_disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence opens, and with votes what the choice of separating sets does."""
+        """What the evidence discloses, and with votes what the choice of separating sets does."""
         if self.decided_by != "vote":
             return GraphFromTests.evidence_disclosures(self)
         votes = EdgeVerdicts.discloses if self.closed else EdgeVotes.discloses
@@ -267,7 +267,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         facts: Facts,
         stable: StableSkeleton,
     ) -> Asking:
-        """Separating sets, and the class that they and the rule for colliders tell."""
+        """The outcome with separating sets, and the class of DAGs that the collider rule gives."""
         search = self.separator_search(stable.skeleton)
         chosen, judged = yield from separate_and_judge(
             source,

@@ -55,9 +55,9 @@ def votes_evidence(
 ) -> GraphEvidence:
     """The evidence of every edge, the separating sets, and how many votes were unanimous.
 
-    Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer; there
-    are none where votes stayed ``closed``. ``sepset`` says how sets were chosen, ``reference`` by
-    whose rules.
+    An edge's strength is the least share of the sites able to test it that kept it in a layer;
+    there is none where votes stayed ``closed``. ``sepset`` says how separating sets were chosen,
+    ``reference`` by whose conventions.
     """
     reader = _Reader(outcome, names, reference, closed=closed)
     votes = None if closed else _Votes(outcome, n_sites)
@@ -73,9 +73,9 @@ def votes_evidence(
 def joint_evidence(
     outcome: FedPCOutcome, names: Sequence[str], kind: str, *, closed: bool = False
 ) -> GraphEvidence:
-    """The separating sets of a graph from tests over all sites, what they direct, and how many.
+    """The evidence of every edge, and the separating sets, of a graph from tests over all sites.
 
-    ``kind`` is what decided the tests; where ``closed`` nobody has their p-values.
+    ``kind`` is the evidence that decided the tests; where ``closed`` p-values are not disclosed.
     """
     reader = _Reader(outcome, names, PAPER, closed=closed)
     return GraphEvidence(
@@ -96,7 +96,7 @@ class _Votes:
         self._skipped: dict[Pair, int] = {}
         self._cast = self._unanimous = 0
         for size, layer in enumerate(outcome.votes):
-            # without so many neighbours an edge is not tested, and its votes say nothing
+            # an edge whose ends have fewer neighbours than the layer's sets need is not tested
             degree = np.bincount(layer.pairs.ravel(), minlength=len(self._skeleton))
             asked = degree[layer.pairs].max(axis=1, initial=0) > size
             tested = (layer.voters > 0) & asked
@@ -160,7 +160,7 @@ class _Reader:
         classed = outcome.in_class
         against = () if classed is None else (*classed.set_aside, *classed.forced)
         doubtful = sorted({*against, *outcome.ambiguous}, reverse=True)
-        # of every edge the first triple over it
+        # for every edge the first doubtful triple that contains it
         self._doubtful = {frozenset(t[k : k + 2]): t for t in doubtful for k in (0, 1)}
 
     def edges(
@@ -226,7 +226,7 @@ class _Reader:
         return facts or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
 
     def _judged(self, triple: Triple, other: int) -> list[str]:
-        """What was found of a triple by all sets of its ends."""
+        """What all sets of neighbours of its ends say of a triple, in sentences."""
         clear = (self._outcome.colliders or {}).get(triple)
         cause, classed = self._names[other], self._outcome.in_class
         if clear is None:
@@ -245,13 +245,13 @@ def _given(layer: int) -> str:
 def unresolved_triples(
     outcome: FedPCOutcome, names: Sequence[str], rule: str, *, closed: bool
 ) -> tuple[UnresolvedTriple, ...]:
-    """The triples that the graph has otherwise than tests say, or of which they do not clearly say.
+    """The triples where the graph contradicts the tests, or of which the tests are not clear.
 
     Args:
-        outcome: The run's; one by the reference ``code`` has none of these.
-        names: Of the variables.
-        rule: What judged triples, of FedPC's `colliders`.
-        closed: Whether nothing but verdicts was opened.
+        outcome: The outcome of the run; with reference ``code`` there are no such triples.
+        names: Names of the variables.
+        rule: The rule that judged triples, as in FedPC's `colliders`.
+        closed: Whether nothing but verdicts was disclosed.
     """
     if (classed := outcome.in_class) is None:
         return ()

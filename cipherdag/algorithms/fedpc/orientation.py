@@ -32,8 +32,8 @@ def oriented(
     Args:
         outcome: Skeleton and separating sets.
         constraints: Background knowledge, which comes first.
-        judged: What all sets say of the triples; None where the chosen set tells.
-        open_triples: Where `judged` is None, triples that it does not tell of.
+        judged: What all sets say of the triples; None where the chosen sets alone decide.
+        open_triples: Where `judged` is None, triples that the chosen sets do not decide.
         by_clarity: Whether judged colliders are as strong as they are clear; else as the support
             of the chosen set.
         tie_break_score: A number of every variable, for what the graph leaves open, shape (p,).
@@ -45,7 +45,7 @@ def oriented(
     else:
         triples, open_triples = [*judged.colliders, *sorted(judged.effects)], judged.ambiguous
         support = outcome.support
-        # what no end is caused by stands as a collider where no clear one speaks against it
+        # a middle that causes no end is a collider unless a clearer one contradicts it
         strength = {t: c if by_clarity else support[t[::2]] for t, c in judged.colliders.items()}
         strength |= {triple: -1.0 / judged.clarity[triple] for triple in judged.effects}
     return outcome.with_class(

@@ -19,7 +19,7 @@ class LayerVotes:
 
     Attributes:
         pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
-        votes: How many sites keep each of them, shape (E,).
+        votes: How many sites keep each edge, shape (E,).
         voters: How many sites voted, as they could test the edge, shape (E,); 0 where too few
             could, so that no votes were opened.
     """
@@ -43,9 +43,9 @@ class FedPCOutcome(TestsOutcome):
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
         votes: The votes of each layer.
-        colliders: The triples that are colliders by a rule other than ``sepset``, and how clearly;
-            None by the rule ``sepset``, where the chosen sets tell.
-        clarity: Of every triple that such a rule judged the number that `colliders` have.
+        colliders: The triples that are colliders by a rule other than ``sepset``, and how clearly
+            (`JudgedTriples`); None by the rule ``sepset``, where the chosen sets decide.
+        clarity: For every triple that such a rule judged the number that `colliders` hold.
         in_class: The class of DAGs that `arcs` is, and what tests say otherwise; None by the
             reference ``code``.
         separated_pairs: Every pair x < z that tests over all sites separated, ascending, with the
@@ -66,7 +66,7 @@ class FedPCOutcome(TestsOutcome):
     undirected: BoolMatrix | None = field(repr=False, default=None)
 
     def with_class(self, classed: ClassOfDags) -> Self:
-        """The same with the class of DAGs that was made of it, whose edges it then has."""
+        """This outcome with the class of DAGs that was made of it, and with the class's edges."""
         skeleton = classed.arcs | classed.arcs.T
         arcs = classed.arcs
         if self.undirected is not None:

@@ -19,13 +19,13 @@ SUPPORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One of the three.
+    """The conventions of this package, of the paper or of its program.
 
     Attributes:
-        least_votes: Least votes that keep an edge, of the share of those who vote, before the
-            bound of 1.
-        order: Whether neighbours are those of the layer's start, or of the graph as a site edits
-            it.
+        least_votes: Takes the number of voters times `Voting.vote_share`, and gives the least
+            votes that keep an edge; `VoteRule` raises them to 1.
+        order: Whether neighbours are those at the layer's start (``stable``), or those in the graph
+            as a site edits it.
         abstain: Whether a site that can do no test of an edge abstains; else it keeps the edge.
         pool: Where candidate sets are from: the neighbours of one end, or of both together.
         measure: What the secure maximum compares.

@@ -44,7 +44,7 @@ ScoredBy = Literal["mean", "vote"]
 SLICE = 250_000
 """Candidates whose scores are asked for in a round."""
 UNDECIDED = -2
-"""In the place of a candidate, where sites that left took the answer with them."""
+"""Stands for a candidate that is not known, since a site that left had the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class VoteRule:
 
     Attributes:
         share: Share of the sites that can test an edge that keeps it.
-        reference: The paper, or its program.
+        reference: The conventions that are followed.
         max_cond_size: Largest conditioning set; None for the largest degree.
         closed: Whether votes stay closed, and verdicts on them are computed.
     """
@@ -64,13 +64,13 @@ class VoteRule:
     closed: bool = False
 
     def needed(self, voters: IndexArray) -> IndexArray:
-        """Least votes of so many sites each that keep an edge, at least 1, shape (E,)."""
+        """Least votes that keep each edge, by its number of voters; at least 1, shape (E,)."""
         share, least_votes = Fraction(str(self.share)), self.reference.least_votes
         least = [max(1, least_votes(share * n)) for n in range(int(voters.max(initial=0)) + 1)]
         return np.array(least, dtype=np.int64)[voters]
 
     def table(self, n_sites: int) -> tuple[int, ...]:
-        """The same for 0, 1, ... sites; 0 of none, where an edge stands."""
+        """Least votes for 0, 1, ... voters; 0 for none, so that such an edge stands."""
         return 0, *self.needed(np.arange(1, n_sites + 1)).tolist()
 
 
@@ -91,9 +91,9 @@ class VotedSkeleton:
     first: BoolMatrix | None = None
 
     def tie_break_score(self, support: Mapping[Pair, float]) -> FloatVector:
-        """Of every variable the votes given nothing and the support of its sets, shape (p,).
+        """For every variable the sum of its votes given nothing and its sets' support, (p,).
 
-        Where votes stay closed the edges that stand given nothing count instead of them.
+        Where votes stay closed, its edges that stand given nothing are counted in their place.
         """
         numbers: list[list[float]] = [[] for _ in self.skeleton]
         if self.first is not None:
@@ -115,7 +115,7 @@ def voted_skeleton(
     present: Presence,
     min_contributors: int,
 ) -> Generator[Question, FloatVector, VotedSkeleton]:
-    """One round per layer, or two where it is counted first who can test which edge.
+    """The skeleton that votes leave: one round per layer, or two where voters are counted first.
 
     Args:
         constraints: Background knowledge of p variables.
@@ -191,7 +191,7 @@ def by_maximum(
         np.array(totals, dtype=np.int64),
         present=present,
     )
-    # none of the sites still there attains a peak that was another's
+    # no remaining site attains a peak that was of a site that left
     doubtful |= (peaks > 0) & ((index < 0) | (index >= totals))
     chosen = np.where(doubtful, UNDECIDED, np.where(peaks > 0, index, -1))
     return chosen, np.ldexp(peaks - 1.0, -search.grid_bits)
@@ -225,14 +225,14 @@ def _candidate_scores(
     for first in range(0, total, SLICE):
         count = min(SLICE, total - first)
         question = CandidateScores(search=search, first=first, count=count, score=score)
-        # a vote is every site's
+        # every site votes, so no site has to be counted first
         sums = yield from sum_with_threshold(question, min_contributors if score == "mean" else 1)
         if score == "mean":
             # Eq. 1 of FedCMFS: sum n_k p_k / sum n_k over the sites whose test is reliable
             weighted, rows = sums[:count], sums[count:]
             sums = np.divide(weighted, rows, out=np.zeros(count), where=rows > 0)
         else:
-            # votes of fewer sites count for as many as in the first round
+            # where sites left, scale votes to the number of sites in the first round
             voters = voters or present.n_sites
             sums = sums * (voters / present.n_sites)
         parts.append(sums)

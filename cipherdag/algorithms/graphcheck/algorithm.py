@@ -1,7 +1,7 @@
 """GraphCheck: tests every independence that a graph implies, all in the same rounds.
 
-For every pair of variables without an edge one set that separates them in the graph, and one test
-stratified by site of their independence given it.
+Every pair of variables without an edge gets one set that separates it in the graph, and one test,
+stratified by site, of its independence given that set.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
-"""Levels at which p-values are compared by bits: the same in every run, so no two tell more."""
+"""Levels at which bits compare p-values: equal in all runs, so that several tell no more."""
 NAMED = 3
-"""Independences that a warning names."""
+"""Most independences that a warning names."""
 LIMITS = (
     (
         "An independence that stands is not shown: few rows reject little. One that fails says "
@@ -57,9 +57,9 @@ class GraphCheckOutcome:
     """The results of the tests by position.
 
     Attributes:
-        tests: x, y and the set, one after the other.
-        p_values: Of every test, NaN where it could not be done, shape (n,).
-        effects: How strongly they go together.
+        tests: The tests, as (x, y, s1, ..., sl).
+        p_values: P-value of every test, NaN where it could not be done, shape (n,).
+        effects: Effect size of every test; None where there is none.
     """
 
     tests: tuple[Triplet, ...]
@@ -119,7 +119,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
         Raises:
             GraphError: It has a directed cycle, stands for no DAG, or is not complete.
-            ParameterError: Bits are to be found at a level below those that can be.
+            ParameterError: The level is lower than bits can be computed at.
         """
         if self.closed:
             check_level(self.alpha)
@@ -222,12 +222,12 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         )
 
     def used(self, conclusion: CheckedGraph, columns: ColumnTypes | None) -> dict[str, Any]:
-        """With what was opened."""
+        """The parameters, with `reveal` as it was used."""
         opened = {"reveal": "bits" if self.closed else "sums"}
         return Algorithm.used(self, conclusion, columns) | opened
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What stratified evidence opens of these tests, by bits at several levels."""
+        """What stratified evidence discloses of these tests; with bits, at several levels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = STRATIFIED.disclosures(closed=self.closed, lenient=lenient)
         return joined(opened, bits(*(Quantity.LEVELS,) * self.closed))

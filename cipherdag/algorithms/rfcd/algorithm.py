@@ -46,7 +46,7 @@ OBJECTIVES = {
     "nodewise": FamilyRegretExceeds.discloses,
     "sum": FamilyRegrets.discloses,
 }
-"""What an objective opens."""
+"""What a run with each objective discloses."""
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
 VARIED = frozenset({"score", "beam"})
 
@@ -123,7 +123,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
         Raises:
             AggregateRangeError: A regret exceeds the grid.
-            SiteUnreachableError: A site left: regrets over fewer sites compare with no others.
+            SiteUnreachableError: A site left: regrets over fewer sites are no longer comparable.
         """
         return over_one_cohort(self._run(facts.n_variables), facts.present)
 
@@ -132,7 +132,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         return concluded(outcome, facts)
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the objective opens."""
+        """What the objective discloses."""
         return OBJECTIVES[self.objective]
 
     def report(self, conclusion: LearntGraph) -> Report:
@@ -158,7 +158,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     @property
     def _equivalent_equal(self) -> bool:
-        """Whether equivalent graphs have one objective."""
+        """Whether Markov-equivalent graphs have the same objective."""
         return self.score == "bic" and self.objective != "nodewise"
 
     def _search(

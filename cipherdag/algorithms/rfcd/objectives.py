@@ -58,9 +58,9 @@ class Objective(Protocol):
         """The ``keep`` best graphs, best first.
 
         Args:
-            graphs: Candidates, and a mark of each; candidates of one mark have one objective.
-            keep: How many are wanted.
-            near: An objective that the best ones are expected close to.
+            graphs: Candidates with a mark each; those with the same mark have the same objective.
+            keep: How many graphs are wanted.
+            near: A guess at the objective of the best graphs, from which a search starts.
             worst: Graphs with a larger objective are of no interest; None for no limit.
         """
         ...
@@ -80,7 +80,7 @@ class WorstGraphRegret:
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
     ) -> RankedGraphs:
-        """As `Objective.best`; one secure search over one graph of every mark."""
+        """As `Objective.best`; one secure search asks about one graph of every mark."""
         if not graphs:
             return []
         limit = largest_on_grid(self.grid_bits)

@@ -21,8 +21,8 @@ class RFcdOutcome:
         regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
         curve: The smallest objective after every step of the search, the empty graph's first.
         grid: Distance of two values on the grid.
-        candidates: How many graphs were compared; of Markov-equivalent ones under BIC one is
-            asked about.
+        candidates: How many graphs were compared. Where Markov-equivalent graphs have the same
+            objective, the sites are asked about one of them.
     """
 
     dag: BoolMatrix

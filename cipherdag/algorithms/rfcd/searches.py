@@ -1,8 +1,8 @@
 """How RFcd goes from the empty graph to the best one it finds.
 
 `algorithm_1` is the paper's: it goes over DAGs and only adds edges. `best_first` goes over Markov
-equivalence classes and also takes edges off and turns them round, so that it finds out of what an
-early edge led to.
+equivalence classes and also deletes and reverses edges, so that it can undo an early edge that
+proves wrong.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Search:
     """One search from a graph.
 
     Attributes:
-        objective: What is made small.
+        objective: The objective that is minimised.
         kept: How many of the best graphs are kept.
-        equivalent_equal: Whether Markov-equivalent graphs have one objective: then one of each
-            class is asked about.
-        progress: What is noted on the way.
+        equivalent_equal: Whether Markov-equivalent graphs have the same objective: then the sites
+            are asked about one of each class.
+        progress: Updated after every step.
     """
 
     objective: Objective
@@ -46,7 +46,7 @@ class Search:
     progress: Progress
 
     def algorithm_1(self, start: Valued) -> SearchedGraph:
-        """Lines 8 to 17: all extensions of all graphs in the beam, until the beam stays."""
+        """Lines 8 to 17: ask about all extensions of the beam, until none is new."""
         beam, extended = [start], set[Dag]()
         asked = {start.dag}
         while True:
@@ -65,7 +65,7 @@ class Search:
             beam = yield from self._best_of(beam, new)
 
     def best_first(self, start: Valued) -> SearchedGraph:
-        """From the best class not gone from yet, among those kept, to all its neighbours."""
+        """Expand the best kept class to all its neighbours, until every kept class is expanded."""
         best, left = [start], set[Dag]()
         asked = {pattern_of(start.dag)}
         while dag := next((graph.dag for graph in best if graph.dag not in left), None):
@@ -80,7 +80,7 @@ class Search:
     def _best_of(
         self, before: list[Valued], new: dict[Dag, Hashable]
     ) -> Generator[Question, FloatVector, list[Valued]]:
-        """The best of some graphs and of others that were not asked about before."""
+        """The best of the graphs kept before and the new ones, which are asked about."""
         self.progress.candidates += len(new)
         better = yield from self.objective.best(
             new,
@@ -93,7 +93,7 @@ class Search:
         return best
 
     def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
-        """Extensions with a mark that those of one objective share."""
+        """Extensions, each with a mark; those with the same mark have the same objective."""
         if self.equivalent_equal:
             return extensions_by_class(dag)
         return ((other, other) for other in extensions(dag))
