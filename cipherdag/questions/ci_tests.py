@@ -129,7 +129,7 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
         ]
         if names:
             parts.append(f"--test {' or '.join(names)} ({algorithm})")
-    # stratified tests are no tests of a site's: they take any columns
+    # stratified tests run over all sites together, not at each site, and take any columns
     ways = [f"Run with {', '.join([*parts, '--evidence stratified'])}"]
     if columns != "discrete":
         ways.append("cut continuous columns into declared bins")
