@@ -198,7 +198,7 @@ def later(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
 
 
 def _linked(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
-    """Neighbours, all that have a role in secure tests, and the first; of such a one all sites."""
+    """Its neighbours, the first site, and all with a role in secure tests; for these all sites."""
     if site == 0 or site in roles.sites:
         return [other for other in range(len(graph.ring)) if other != site]
     return sorted({0, *graph.neighbours(site), *roles.sites})

@@ -4,7 +4,7 @@ With a key for every two sites it takes three exchanges: offers, seals and a pro
 On a sparse graph it takes four, since who shares a key with whom is drawn by lot once all keys are
 offered: the sites first tell the numbers that they committed to, and then send links to those that
 follow from them. A site's number is the same in every set-up of one cohort, and sites with folders
-hold each other to what they committed to first: whoever leaves when it sees the lot gets no other.
+hold each other to their first commitment: a site that leaves when it sees the lot gets no new lot.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal. All see

@@ -27,7 +27,7 @@ _Plain = dt.date | dt.time | dt.timedelta | UUID
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextCells:
-    """Cells as text, "" where empty; with an index, (rows,), the texts are the distinct ones.
+    """Cells as text, "" where empty; an index, shape (rows,), points into distinct texts.
 
     Truth values read "True" and "False".
     """
@@ -112,7 +112,7 @@ class Source:
         suffix: The end of its name, in any case, where that tells the kind.
         magic: The bytes that tell the kind otherwise.
         offset: Position of these bytes in the file.
-        endings: Of names that promise this kind.
+        endings: Endings of names that promise this kind.
     """
 
     words: str
