@@ -40,7 +40,7 @@ class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="star
 
 
 class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
-    """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals.
+    """The session was set up; ``received`` counts bytes by site, and roles follow from ``beacon``.
 
     ``rows`` are the sites' digests of their rows.
     """

@@ -81,8 +81,8 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         seed: Seed of everything that it draws at random.
         program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
             only sites of the same process accept.
-        versions: The libraries that the program computes with, by name; a site logs where its
-            own are others.
+        versions: The version of each library that the program computes with; a site logs where
+            its own version differs.
         cohort: The sites in order; the first one makes what the sites share.
         protection: How answers are protected.
         min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.

@@ -5,9 +5,9 @@ and zero elsewhere; the sum is zero iff no site exceeds (but for a chance of 2**
 BFV). A maximum is found by asking for ``arity - 1`` thresholds at a time.
 
 Leaks:
-    The coordinator learns whether any site exceeds each threshold it asked, so of a maximum it
-    learns just the maximum on the grid, not who attains it nor how many do. A site that colludes
-    with the coordinator can leave its own value out and learns the maximum of the others.
+    The coordinator learns whether any site exceeds each threshold it asked. Of a maximum it learns
+    its value on the grid, not which sites attain it nor how many do. A site that colludes with the
+    coordinator can leave its own value out and learns the maximum of the others.
 """
 
 from __future__ import annotations

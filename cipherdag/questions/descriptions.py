@@ -49,10 +49,10 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     """Asks for the number of values of each column, and the sum and squares of its numbers.
 
     The answer has the rows that the site describes, then the sums of continuous columns and their
-    sums of squares, in common units from common origins. Comparisons follow: whether the site
-    leaves out rows, and for every column whether it leaves out values, whether a number lies beyond
-    `LARGEST_DEVIATION` units (then the site tells nothing of the column), and whether it winsorises
-    values that too few rows would dominate. Last comes the number of values of each column.
+    sums of squares, in common units from common origins. A comparison says whether the site leaves
+    out rows. Three more per column say whether it leaves out values, has a number beyond
+    `LARGEST_DEVIATION` units (then it tells nothing of the column), and winsorises values that
+    too few rows would dominate. Last comes the number of values of each column.
     """
 
     discloses = (

@@ -42,9 +42,9 @@ class Columns(Question, frozen=True, tag="columns"):
     continuous one; of every continuous one a hint of location, ``asinh(2**100 mean)``, then the
     binary logarithm of its standard deviation, and 1 for it; where the deviation is 0, the
     logarithm of its largest value instead, and 1 for that. Comparisons follow: for every variable
-    whether a value is missing; whether the site restricts small counts; and if asked for, for every
-    variable, whether it has three or more ordered categories, and whether a site that restricts
-    small counts has numbers of few values, whose exact sums would be counts.
+    whether a value is missing; whether the site restricts small counts. If asked for, there are two
+    more per variable: whether it has three or more ordered categories; whether it has numbers of
+    few values at a site that restricts small counts, where exact sums would be counts.
 
     The hints (``marks``) only choose a common unit and origin for `Moments`, so their means may be
     rough: logarithms are whole, and a mean is rounded to a quarter of the power of two next to the

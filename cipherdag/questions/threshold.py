@@ -3,10 +3,10 @@
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 sum a vector of 0 and 1, which parts they contribute to, and then the question with zeros for the
 parts that too few contribute to. A test without degrees of freedom at a site contributes nothing
-there. A part is a test; by the kind of question it is a stratum (`SiteDifferences`), a column
-(descriptions, `Columns`), a group or the test of `SurvivalCounts`, a Cox model, or an arm of an
-effect, which is counted once for all questions of the effect. A site that left in between may have
-been counted; sites then leave out parts that may have too few (`Suppressed.without`).
+there. A part is a test, or by the kind of question a stratum (`SiteDifferences`), a column
+(descriptions, `Columns`), a group or the test of `SurvivalCounts`, a Cox model, or an effect's arm.
+An arm is counted once for all questions of its effect. A site that left in between may have been
+counted; sites then leave out parts that may have too few (`Suppressed.without`).
 
 Leaks:
     Of parts to which too few sites contribute nothing but their number; not which ones do.

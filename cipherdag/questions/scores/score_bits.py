@@ -1,7 +1,7 @@
 """Threshold test on sums of scores: one bit per test and level is opened, and no sum.
 
-A site's words are its scores, its parts of the thresholds at every level, its own normal score and
-whether it has one, all in whole steps of a public grid. Parts are rounded up to it.
+A site's words are its scores, its parts of the thresholds at every level, its normal score and
+whether it has one. All are whole steps of a public grid; parts are rounded up.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ MOST_COMPONENTS = 4096
 MOST_VARIANCE = 16.0
 """Largest variance of a score, per row: residuals are clipped."""
 MOST_SCORE = 4.0
-"""Largest weighted score, in roots of the rows of all sites; a larger one is cut to it."""
+"""Largest weighted score, in roots of all rows; a site cuts its own to its share of that."""
 SUM_BITS = 10
 """Fractional bits of scores and variances that are opened: a single row adds much more."""
 MOST_ROWS = 1 << 32
@@ -74,14 +74,14 @@ class RaoScores(NamedTuple):
 class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     """Scores of tests of x and y given S, and moments of their squares, within each site.
 
-    Where all columns of a test are categories, a component is a cell: of the site's n rows of a
-    stratum of S, r of a category of x and c of one of y, U is O - r c / n for the count O of
-    both, and V is r (n - r) c (n - c) / (n^2 (n - 1)), added up over strata. Elsewhere one
-    of x and y is the response of a regression on S (`scored_model`), and U is the score of each of
-    its categories with each of the other one's; V is its variance given the estimates. Of two
-    numbers U is the sum of the products of their standardised, clipped residuals given S, and V
-    that of the squared products. Of two categories the first alone has components; a response in
-    an order, or a number, has one.
+    Where all columns of a test are categories, a component is a cell. Of the site's n rows of a
+    stratum of S, r have a category of x, c one of y, and O both. U is O - r c / n, and V is
+    r (n - r) c (n - c) / (n^2 (n - 1)), each added up over strata. Elsewhere one of x and y is the
+    response of a regression on S (`scored_model`). U is then the score of each of its categories
+    with each category of the other variable; V is its variance given the estimates. Of two numbers
+    U is the sum of the products of their standardised, clipped residuals given S, and V that of the
+    squared products. A variable of two categories has components for one of them alone; a response
+    in an order, or a number, has one component.
 
     Where a test has several components, a site divides each score by about the standard deviation
     that the score would have if all rows were at the site. Rare categories then neither vanish

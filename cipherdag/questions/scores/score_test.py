@@ -1,8 +1,8 @@
 """The score test over all sites: whether sums of scores are beyond chance.
 
-Each component of a test (a cell of a table, a pair of residuals) has a score U, by how much the
-data differ from independence, summed over strata and sites. A test says dependent where one of
-these is exceeded:
+Each component of a test (a cell of a table, a pair of residuals) has a score U, summed over strata
+and sites: by how much the data differ from independence. A test says dependent where one of two
+thresholds is exceeded:
 
 form    sum_c (sum_k U_kc)^2 > sum_k a_k h(f_k / a_k)   for components c and sites k
 sites   the sum of the sites' own normal scores is above the line of `site_line`
@@ -12,8 +12,8 @@ f_k^2, the trace of Sigma_k^2 plus what the fourth cumulants of rare counts add.
 mean sum a_k and a variance of at most 2 (sum f_k)^2, by the triangle inequality of Frobenius norms.
 h(r) is the quantile of a chi-square of 1 / r^2 degrees of freedom, divided by 1 / r^2
 (Satterthwaite); directions of uneven size add up to twice its term of skewness. It is convex in r
-at levels up to .02, to half a percent, so that the sites' parts add up to an upper bound, and to
-the quantile itself where sites are alike. Of one component the threshold is z^2 V + z^4 / 6 for its
+at levels up to .02, to half a percent. So the sites' parts add up to an upper bound, and to the
+quantile itself where sites are alike. With one component the threshold is z^2 V + z^4 / 6 for its
 variance V: the constant keeps the level where a count is rare. Over all V, a Poisson count exceeds
 it with 1.1 times the nominal chance at .01, 1.2 times at .001, twice at 1e-5. The sites' own tests
 see a dependence whose direction differs from site to site.

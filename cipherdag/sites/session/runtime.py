@@ -6,7 +6,7 @@ record in the ledger, whatever it is; else nothing leaves.
 
 The keys of a session are held in memory. They are gone with this object, at the end of the run, or
 once the next plan is admitted. A run survives a restart of its coordinator, since a message that
-repeats the last one gets the same bytes; it does not survive one of this object.
+repeats the last one gets the same bytes. It survives a restart of the site only by `take_up`.
 
 Leaks:
     Its replies, and that it refuses: a refusal in a round is always the same, so that it answers no

@@ -160,7 +160,7 @@ def _look_at(table: SiteTable, shown: bytes, looked_at: set[bytes]) -> None:
 
 
 class KeptSite:
-    """A site as its own process keeps it: read anew for every run, and held while a run goes on.
+    """A site in its own process: its folder is read anew for every run, and held during the run.
 
     The folder is locked until the process ends: one process answers for a site.
 
@@ -320,7 +320,7 @@ class KeptSite:
         os.close(self.held)
 
     def _forget(self, session: bytes) -> None:
-        """Forget the keys of the run before, which never comes back, and expect ``session``."""
+        """Forget the keys of the last run, which then cannot go on, and expect ``session``."""
         if self._began():
             self._ended.add(self._session)
         self._session, self._open = session, None

@@ -83,7 +83,7 @@ class RawTable:
         types: What a database or DataFrame declares of every column, None where it does not say;
             empty for a source that declares nothing.
         file: What errors call the table, once it is opened.
-        location_of: What its user calls a row, by its position among all rows that were read.
+        location_of: Names a row as its user sees it, from its position among the rows read.
     """
 
     names: tuple[str, ...]

@@ -48,7 +48,7 @@ class Column:
         synonyms: Other spellings of a category, by category.
         unit: Of its numbers, such as "mmol/L".
         plausible: The least and the greatest number that can be right; empty: any.
-        date: How its dates count as numbers, such as "days since 2000-01-01"; empty: numbers.
+        date: How its dates become numbers, such as "days since 2000-01-01"; empty: no dates.
         concepts: Codes of what is measured, by vocabulary, such as OMOP, LOINC, ICD or SNOMED.
         unmeasured_at: Names of the sites that did not measure it, and do not read it.
         comment: Written above the column by ``Schema.dumps``; not compared.

@@ -1,6 +1,6 @@
 """Normal forms of what is written in a table: names, category values and numbers.
 
-Two sites agree on a name only if both write it the same way, so names are compared in Unicode
+Two sites agree on a name only if both write it the same way. Names are compared in Unicode
 normalisation form C (UAX #15), without surrounding white space, and sorted by code point. Case
 counts. Characters that cannot be seen are refused, so that no two names look alike and differ.
 """

@@ -163,7 +163,7 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
 
 
 def _described(source: str | os.PathLike[str] | DescribedFile) -> DescribedFile:
-    """The file and how it is written; a .toml may say so of another file."""
+    """The file and its description; a .toml may name another file and describe that."""
     described = (
         source if isinstance(source, DescribedFile) else DescribedFile(Path(source), AS_USUAL)
     )
