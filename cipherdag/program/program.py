@@ -1,7 +1,7 @@
-"""A plan's program: from what a session knows, one question after the other, to its outcome.
+"""A plan's program: its algorithm, which asks one question after another and returns an outcome.
 
-It is the same at the coordinator and at every site: the algorithm of the plan, as it is installed
-there. In a process that holds coordinator and sites these go through one run of it together.
+The coordinator and every site run it, each the algorithm as it is installed there. A process that
+holds the coordinator and sites shares one run between them.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Program:
     """The program of a run at one party.
 
     Attributes:
-        replay: Its steps.
-        facts: What it knew before the first.
-        algorithm: Whose it is; None for a function that only this process knows.
-        earlier: What it opened in sessions before, where it goes on after them.
+        replay: The run, step by step.
+        facts: What the program knew before its first question.
+        algorithm: The plan's algorithm; None where a function of this process asks the questions.
+        earlier: Questions and sums of earlier sessions, where this run resumes them.
     """
 
     replay: Replay[Any] = field(repr=False)
@@ -99,9 +99,9 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
         facts: What the session knows.
 
     Raises:
-        ParameterError: It is not installed, a parameter is not one of it or out of its range, or
+        ParameterError: The algorithm is not installed, a parameter is unknown or out of range, or
             sites lack variables that it needs.
-        ProgramMismatchError: It is installed in another version.
+        ProgramMismatchError: The algorithm is installed in another version.
     """
     if plan.program != program_digest(plan.algorithm):
         raise ProgramMismatchError(f"'{plan.algorithm}' is another program here than in the plan")
@@ -117,9 +117,9 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
 
 @dataclass(slots=True)
 class SharedProgram(Generic[Outcome]):
-    """One run of a generator that coordinator and sites of this process go through together.
+    """One run of a generator that the coordinator and the sites of this process share.
 
-    It is made for the first that asks, from that one's facts, which all have.
+    The first party that asks for it makes it from its facts; all parties have the same facts.
 
     Attributes:
         ask: Makes the generator.

@@ -1,4 +1,4 @@
-"""The run of a plan's program, as every party of it goes through the same steps.
+"""The run of a plan's program, which every party repeats step by step.
 
 An algorithm is a generator: it yields questions and receives sums. Given the same sums it asks the
 same questions, so that a site derives what it is asked.
@@ -22,18 +22,18 @@ Outcome = TypeVar("Outcome")
 OpenedSum = tuple[Question, FloatVector, int]
 """A question, the sum of the answers to it, and how many sites that covers."""
 EarlierSum = tuple[bytes, FloatVector, int]
-"""The same with the question's digest alone, as it is written down."""
+"""The digest of a question, the sum of the answers, and how many sites that covers."""
 
 
 class Replay(Generic[Outcome]):
     """One run of a generator.
 
-    Parties of one process may share it: the first that comes to a step runs the generator, and the
-    others get the same question for the same sum, and nothing for another.
+    Parties of one process may share it: the first that comes to a step runs the generator. The
+    others get the same question if they bring the same sum, and else an error.
 
     Args:
         asking: Yields questions, receives sums and returns an outcome.
-        present: Where the generator looks how many sites a sum covers, if it does.
+        present: Tells the generator how many sites the last sum covers, if it asks.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class Replay(Generic[Outcome]):
 
         Raises:
             ReplayError: The step is neither the next one nor the last.
-            InconsistentQuestionError: Another sum led to the last step.
-            Exception: What the program raised, now or before: it goes on no more.
+            InconsistentQuestionError: Another party came to this step with another sum.
+            Exception: What the program raised, now or at an earlier step.
         """
         with self._lock:
             if self._failure is not None:
@@ -83,13 +83,13 @@ class Replay(Generic[Outcome]):
             return self._question
 
     def go_past(self, earlier: Sequence[EarlierSum]) -> tuple[OpenedSum, ...]:
-        """Run on to the first question without a sum, which is the first step from now on.
+        """Feed the generator the earlier sums; the question after them becomes step 1.
 
         Args:
             earlier: What sessions before opened, oldest first.
 
         Raises:
-            OutputError: The program asks other questions than these.
+            OutputError: The program asks other questions than the earlier ones.
         """
         opened: list[OpenedSum] = []
         question = self.advance(1, None) if earlier else None
@@ -117,9 +117,9 @@ class Replay(Generic[Outcome]):
         return self._outcome
 
     def _digest(self, sums: FloatVector) -> bytes:
-        """SHA-256 of a sum; known of the very array that a party came with last."""
+        """SHA-256 of a sum, computed once for an array that several parties pass in turn."""
         if self._latest() is not sums:
-            sums.setflags(write=False)  # else what is known of it could become another's
+            sums.setflags(write=False)  # else the digest could outlive a change of the array
             self._latest, self._latest_digest = ref(sums), sha256(sums.tobytes()).digest()
         return self._latest_digest
 

@@ -1,4 +1,4 @@
-"""A run over whatever sites: a plan's program is carried out, from an open session to its end.
+"""Carries out a plan's program over the sites of a session, from its opening to its end.
 
 Leaks:
     What the algorithm's questions leak: the coordinator sees sums over the sites.
@@ -30,9 +30,9 @@ class FinishedRun(Generic[Outcome]):
         rounds: The rounds that ended in a sum.
         dropouts: The sites that left.
         bytes_sent_per_site: Bytes that left each site, the set-up included.
-        heads: Where every ledger ended, as far as it was reported.
+        heads: The last record of every ledger that was reported, by site.
         seconds: How long it took.
-        keys: What is said of who shared keys with whom; empty where every two sites did.
+        keys: A sentence on which sites shared keys; empty where every two sites did.
         ledgers: Every site's ledger, line by line, where the sites are in this process.
     """
 

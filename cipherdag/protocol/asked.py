@@ -1,8 +1,8 @@
-"""Bits that were found before: as both holders signed them, they answer the same question again.
+"""Bits of earlier runs, signed by both computing parties (`holders`), answer a question again.
 
 A line has all that both signatures cover, so that whoever knows the cohort's keys can check it, in
-any later run of the same sites over the same rows. A bit counts as found for the sites that were
-asked; see `cipherdag.questions.scores.bit_names` for what it is named by.
+any later run of the same sites over the same rows. A bit is looked up by its name
+(`cipherdag.questions.scores.bit_names`) and by the sites that were asked.
 
 Leaks:
     Nothing: a line says again what its run disclosed.
@@ -45,7 +45,7 @@ class Line(Body, frozen=True):
         names: The names of the bits.
         bits: Packed.
         dealt: Digest of what was dealt.
-        signatures: Of both holders; empty for the one whose word is not there.
+        signatures: Of both computing parties; empty for one that did not sign.
     """
 
     run: bytes
@@ -78,12 +78,12 @@ def secure_question(content: bytes, sums: bytes, names: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What bits are about: a cohort's rows, by the digests of them that the sites gave.
+    """The cohort's rows that bits are about, by the sites' digests of them, and keys to check bits.
 
     Attributes:
         digest: Over the cohort and all sites' digests of their rows, 32 bytes.
         run: Digest of this run's plan and keys, 32 bytes.
-        roles: Who finds bits, the same in every run of the cohort.
+        roles: Which sites compute the bits, the same in every run of the cohort.
         identities: The pinned keys of the cohort's sites.
         names: Their names.
     """
@@ -96,11 +96,11 @@ class Context:
 
     @property
     def session(self) -> bytes:
-        """What this run's batches are bound to."""
+        """The digest that this run's batches are bound to."""
         return self.session_of(self.run)
 
     def session_of(self, run: bytes) -> bytes:
-        """What the batches of a run over these rows are bound to."""
+        """The digest that the batches of any run over these rows are bound to."""
         return digest(b"secure tests", run, self.digest)
 
     def line(
@@ -112,7 +112,7 @@ class Context:
         said: Signed | Verdicts,
         holder: int,
     ) -> Line:
-        """What was found by a batch of this run, as both holders signed it, or ``holder`` alone."""
+        """The line of a batch of this run, signed by both computing parties or ``holder`` alone."""
         first, _ = self.roles.holders
         if isinstance(said, Verdicts):
             signatures = said.signatures
@@ -122,7 +122,7 @@ class Context:
         return Line(self.run, content, sums, *at, names, said.bits, said.dealt, signatures)
 
     def check(self, line: Line) -> None:
-        """Raise ForgedSumError unless it is of these rows, and signed by every holder it names.
+        """Raise ForgedSumError unless the line is of these rows and its signatures are valid.
 
         Raises:
             MalformedMessageError: Its bits or names are cut short.
@@ -151,7 +151,7 @@ class Answers:
     """Bits that were found before, by name and sites.
 
     Args:
-        context: Whose they are; what is added is checked against it.
+        context: The cohort's rows and keys, against which added lines are checked.
     """
 
     def __init__(self, context: Context) -> None:
@@ -171,10 +171,10 @@ class Answers:
             self.hold(line)
 
     def hold(self, line: Line) -> None:
-        """Take a line over; of two halves of one answer it makes the whole.
+        """Keep a line; two lines that one computing party signed each are joined into one.
 
         Raises:
-            ForgedSumError: It says otherwise than another one.
+            ForgedSumError: It contradicts a line that was kept before.
         """
         before = self._lines.get(line.origin)
         if before is not None:
@@ -213,7 +213,7 @@ class Answers:
         return bits, known, [*by_origin.values()]
 
     def told(self, question: Question, sites: tuple[int, ...]) -> tuple[bytes, ...]:
-        """The lines that have bits of a question, as they travel."""
+        """The lines that have bits of a question, encoded to be sent."""
         return encoded(self.of(bit_names(question), sites)[2]) if self._lines else ()
 
     def contradiction(self) -> ForgedSumError:
@@ -232,16 +232,16 @@ def _split(names: bytes) -> list[bytes]:
 class Recall:
     """What all parties know of a question's bits before it is asked.
 
-    A bit that one holder alone signed is found once more, and has to be the same: its run stopped
-    before the other one signed.
+    A bit that only one computing party signed, since its run stopped too early, is computed again
+    and must come out the same.
 
     Attributes:
-        said: The bits of the lines that every site was told, `UNKNOWN` where there is none.
-        known: Which of them both holders signed.
-        rest: What is asked of the others; None where all are known.
-        positions: The positions of its bits.
-        names: The names of its bits; empty where no record is kept.
-        every: The names of all bits of the question, likewise.
+        said: The bits in the lines that every site was sent, `UNKNOWN` where there is none.
+        known: Which bits both computing parties signed.
+        rest: The question that asks for all other bits; None where there are none.
+        positions: Which bits of the whole question ``rest`` asks for.
+        names: The names of the bits of ``rest``; empty where no record is kept.
+        every: The names of all bits of the whole question; empty where no record is kept.
     """
 
     said: NDArray[np.int8]
@@ -276,10 +276,10 @@ class Recall:
         return cls(said, known, rest, positions, left, names)
 
     def lacks(self, record: Answers, sites: tuple[int, ...]) -> list[Line]:
-        """What a site's own record holds of runs that found bits which nobody told it yet.
+        """All lines in a site's record of runs that found bits which were not sent to it.
 
         Raises:
-            ForgedSumError: A bit that was told is another one there.
+            ForgedSumError: The record has another value of a bit that was sent.
         """
         bits, whole, lines = record.of(self.every, sites)
         both = (bits != UNKNOWN) & (self.said != UNKNOWN)
@@ -293,7 +293,7 @@ class Recall:
         return [line for line in record.lines if line.run in runs]
 
     def values(self, found: FloatVector) -> FloatVector:
-        """All bits of the question, 0 or 1, from those of the rest.
+        """All bits of the question, 0 or 1, from the bits that were found for ``rest``.
 
         Raises:
             ForgedSumError: One differs from what was signed before.
@@ -310,10 +310,10 @@ class Recall:
 
 
 def recalled(told: Sequence[bytes], content: bytes) -> bytes:
-    """What the digest of all sums goes on from: the verdicts, and the lines that came before."""
+    """The bytes that the digest of all sums takes in: the verdicts, and any lines sent before."""
     return digest(b"recalled", *told, content) if told else content
 
 
 def encoded(lines: Iterable[Line]) -> tuple[bytes, ...]:
-    """Lines as they travel."""
+    """Lines, encoded to be sent."""
     return tuple(encode(line) for line in lines)

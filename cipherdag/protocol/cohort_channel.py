@@ -89,7 +89,7 @@ class CohortChannel:
         return {self._cohort[position].name: count for position, count in self._bytes.items()}
 
     def bytes_since(self, before: Mapping[str, int]) -> dict[str, int]:
-        """Bytes that came from each site since `bytes_received` was that."""
+        """Bytes that came from each site since `bytes_received` was ``before``."""
         return {name: count - before[name] for name, count in self.bytes_received.items()}
 
     def exchange(
@@ -103,10 +103,10 @@ class CohortChannel:
             kind: Type of the replies' bodies.
 
         Raises:
-            PrivacyError: No site would admit it, so nothing is sent; see `states.refusal`.
+            PrivacyError: No site admits the message now, so none is sent; see `states.refusal`.
             SignatureError: A reply is not signed by its site; nothing goes on after that.
-            CipherdagError: What a site's refusal names; of several the first that nobody has to
-                decide on.
+            CipherdagError: The error that a site's refusal names; of several refusals the first
+                that does not wait for a person.
         """
         following = check_turn(self.states, operation)
         sealed: dict[int, bytes] = {}

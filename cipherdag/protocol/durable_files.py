@@ -79,8 +79,8 @@ def read_entries(path: Path, kind: Any) -> list[Any]:
         kind: The type of an entry.
 
     Raises:
-        OSError: The file cannot be read, or not be mended.
-        ValueError: A line is no such entry.
+        OSError: The file cannot be read, or its last line not be cut off.
+        ValueError: A line is not an entry of this type.
     """
     content = path.read_bytes() if path.exists() else b""
     end = content.rfind(b"\n") + 1

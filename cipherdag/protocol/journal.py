@@ -40,7 +40,7 @@ class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="star
 
 
 class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
-    """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals.
+    """The session was set up; ``received`` counts bytes by site, and roles follow from ``beacon``.
 
     ``rows`` are the sites' digests of their rows.
     """
@@ -55,7 +55,7 @@ class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
-    """A round ended without a sum: positions of sites that go on, and who left since the last.
+    """A round ended without a sum: which sites go on, by position, and who left since the last one.
 
     ``known`` are bits of its question that sites had found before, for the next round.
     """
@@ -67,7 +67,7 @@ class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="give
 
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opening"):
-    """What both holders of a round are about to be asked for its bits, by position.
+    """The requests to both computing parties for the bits of a round, by position, before sending.
 
     After a crash they are asked by the same bytes, and answer as before: they sign bits once.
     ``received`` are the bytes of the round until then, by site.
@@ -195,7 +195,7 @@ class Resumption:
     Attributes:
         started: The plan, or None where there is nothing to take up.
         opened: The set-up, or None where it was not finished.
-        opening: What the holders of the round that was cut short were asked for; else None.
+        opening: The requests for bits in the round that was cut short; None if it has none.
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
@@ -232,8 +232,8 @@ TRANSCRIPT_FILE = "transcript.jsonl"
 class Received(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One reply: from whom, about what, and the SHA-256 that the site's ledger records of it.
 
-    ``content`` is that of the whole reply, as ``envelope`` is; in an earlier revision it was that
-    of what the reply held.
+    ``envelope`` is this digest of the whole reply, and so is ``content``; an earlier revision had
+    the digest of the reply's body in ``content``.
     """
 
     site: str

@@ -90,15 +90,15 @@ class Ask(Body, frozen=True):
 
 
 class Share(Body, frozen=True):
-    """A protected answer, and what the site says in order to each that shares a key with it.
+    """A protected answer, and a word for each site asked that shares a key with it, in order.
 
     Attributes:
         digest: Of the question, as this site was asked it.
         share: The protected answer; of secure tests the site's sealed parts, and nothing below.
-        escrow: A sealed piece of its self mask for each; none where nothing is masked, or where
-            no site may leave.
-        tags: Its word on the digest for each. A coordinator that asked the sites different
-            questions cannot collect tags on one digest.
+        escrow: For each of these sites a sealed piece of its self mask; none where nothing is
+            masked, or where no site may leave.
+        tags: For each of these sites a tag on the digest. A coordinator that asked the sites
+            different questions cannot collect tags on one digest.
         found: In place of an answer: bits of the question that this site knows, and that the
             request did not hold, each an encoded `asked.Line`.
     """
@@ -217,7 +217,7 @@ REPLIES: Final[Mapping[str, Topic]] = {
     "ask": "share", "unmask": "unmasked", "recover": "recovered", "open": "opened",
     "secure": "secured", "finish": "closed",
 }  # fmt: skip
-"""What a reply to each is about, unless it is a refusal."""
+"""The topic of the reply to each operation, unless it is a refusal."""
 OPERATIONS: Final = frozenset(REQUESTS)
 
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
@@ -262,7 +262,7 @@ def open_envelope(
 def read_envelope(message: bytes, topic: str | None = None) -> Envelope:
     """Decode an envelope without trusting it: only length, form and version are checked.
 
-    The length is what a message of this topic may have, or of any where it is None.
+    The longest message allowed is that of its topic, or of any topic where it is None.
     """
     short = topic is not None and topic not in LONG
     if len(message) > (SHORT_BYTES if short else MAX_MESSAGE_BYTES):
@@ -306,9 +306,9 @@ def declaration(
 ) -> Declaration:
     """Declares to the privacy layer what a round's shares are for.
 
-    As many sites recover a mask as a sum covers at least: the honest ones among them released
+    A mask is recovered by as many sites as a sum must cover. The honest ones among them released
     their seed and never answer the question again, so too few are left to open another sum of it.
-    Where no more are asked than that, no mask is recovered at all: the run could not go on without
+    Where only that many are asked, no mask is recovered at all: the run could not go on without
     the site that left, and with fewer pieces two overlapping sums could be opened. On a sparse
     graph of keys the neighbours of a site recover its mask; `KeyBounds` says how many.
     """

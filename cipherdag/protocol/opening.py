@@ -65,9 +65,9 @@ from cipherdag.protocol.secure_tests import batch_of
 
 
 def check_share(share: Share, others: int) -> None:
-    """Raise ShareError unless the site has a piece and a word for so many others that share a key.
+    """Raise ShareError unless the site sent a piece and a word for each of ``others`` sites.
 
-    All others, where every two sites share one.
+    These are the sites asked that share a key with it.
     """
     if len(share.escrow) not in (0, others) or len(share.tags) != others:
         raise ShareError("its sealed pieces and its word are not one for every other site")
@@ -227,8 +227,8 @@ class SecureRound:
         channel: Carries the messages.
         digest: Of the question, as the sites have it.
         number: The round.
-        context: What it is bound to.
-        recall: What is known of the question's bits.
+        context: The run and the rows that its bits are bound to, and the keys of the sites.
+        recall: The bits of the question that were found in earlier runs.
         seat: The dealer's part, where the coordinator deals.
     """
 
@@ -284,7 +284,7 @@ class SecureRound:
             self._relay.check(position, share.share)
 
     def learn(self, shares: Mapping[int, Share], answers: Answers) -> tuple[bytes, ...]:
-        """All that was found before, if sites sent some of it in place of their parts; else none.
+        """All lines of earlier bits, if sites sent such lines in place of their parts; else none.
 
         Raises:
             MalformedMessageError, ForgedSumError: A site sent what is not signed for these rows.
@@ -301,7 +301,7 @@ class SecureRound:
 
     @property
     def recalled(self) -> Aggregate:
-        """The verdicts where all of them are known, and nothing that sites read."""
+        """The verdicts where all bits are known before; nothing is sent to the sites."""
         return Aggregate(values=self.recall.values(np.zeros(0)), content=b"")
 
     def require(self, failures: Mapping[int, str], what: str) -> None:
@@ -315,12 +315,12 @@ class SecureRound:
             )
 
     def found(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
-        """What both holders are to be asked for the verdicts, by position.
+        """The requests for the verdicts to both computing parties (holders), by position.
 
         Raises:
             SiteUnreachableError: A site with a role did not answer, or refused.
             ShareError: What it answered is cut short or too long.
-            ComparisonKeyError, AggregateRangeError: As a party of the kernel, where the coordinator
+            ComparisonKeyError, AggregateRangeError: As `Seat.prepare`, where the coordinator
                 deals.
         """
         relay = self._relay

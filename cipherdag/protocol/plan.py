@@ -48,7 +48,7 @@ SPARSE: Final = "masking"
 LEAVING: Final = Fraction(1, 20)
 """The share of sites that may leave a run over a sparse graph."""
 MAX_SITES: Final = 4096
-"""Of a study, and so of a cohort."""
+"""Most sites of a study, and so of a cohort."""
 MAX_TEXT: Final = 2000
 """Characters of the purpose, and of the requester."""
 
@@ -58,7 +58,7 @@ _DIGITS = re.compile(r"[0-9a-f]{8,32}")
 _SHOWN = 200  # characters of why a text is no plan
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 PerSite = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MAX_SITES)]
-"""Something for each of some sites; a longer one is refused before it takes memory."""
+"""One value for each of several sites; a longer tuple is refused before it takes memory."""
 
 
 class Member(Body, frozen=True, omit_defaults=True):
@@ -81,8 +81,8 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         seed: Seed of everything that it draws at random.
         program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
             only sites of the same process accept.
-        versions: The libraries that the program computes with, by name; a site logs where its
-            own are others.
+        versions: The version of each library that the program computes with; a site logs where
+            its own version differs.
         cohort: The sites in order; the first one makes what the sites share.
         protection: How answers are protected.
         min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
@@ -198,7 +198,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         """Refuse a plan of another format, not of this session, or unprintable.
 
         Raises:
-            MalformedMessageError: It is.
+            MalformedMessageError: The plan is one of these.
         """
         if self.format != PLAN_FORMAT or len(self.nonce) != NONCE_BYTES:
             raise MalformedMessageError(
@@ -244,7 +244,7 @@ def make_plan(
     purpose: str = "",
     requester: str = "",
 ) -> Plan:
-    """A new plan over a cohort, of now.
+    """A new plan over a cohort, dated now.
 
     With more than `COMPLETE_UP_TO` sites under masking, keys lie on a sparse graph, and a twentieth
     of the sites may leave.
@@ -299,10 +299,10 @@ def measured_by(cohort: Sequence[Member]) -> Measured:
 
 
 def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
-    """Refuse a cohort where fewer sites lack the same variables: sums would expose them.
+    """Refuse a cohort where fewer than ``fewest`` sites lack the same variables: sums expose them.
 
     Raises:
-        CohortError: It has such sites.
+        CohortError: There are such sites.
     """
     measured = measured_by(cohort)
     for group in () if measured.everywhere else measured.groups(range(len(cohort))):
@@ -337,8 +337,8 @@ def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
 def min_group_size(n_sites: int, colluders: int, contributors: int) -> int:
     """The least number of sites whose sum is opened, and that lack the same variables.
 
-    As many as are asked for, and two that do not collude: these see of each other a sum only. Where
-    one is enough and none colludes, a site alone consents to open what it has (`as_published`).
+    They are ``contributors`` at least, and two of them do not collude: these two learn only a sum
+    of each other. Where one is enough and none colludes, a site alone consents (`as_published`).
     """
     if contributors <= 1 and not colluders:
         return 1

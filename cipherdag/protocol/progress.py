@@ -138,8 +138,8 @@ class DropOuts:
 def attributed_to_round(number: int, names: Iterable[str], before: int) -> Iterator[None]:
     """Adds to an error about a sum its round, and which sites' answers the sum covers.
 
-    Nobody can tell a site that lies from another, nor from a coordinator that does: the sum is all
-    that anybody sees. What is left is to ask groups of the sites that have nobody in common.
+    Nobody can tell a lying site from an honest one, nor from a lying coordinator: the sum is all
+    that anybody sees. A remedy is to ask disjoint groups of the sites.
 
     Args:
         number: The round that the sum was opened in.

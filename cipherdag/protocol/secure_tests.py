@@ -25,7 +25,7 @@ from cipherdag.protocol.plan import Plan
 from cipherdag.questions.question import Question
 
 MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
-"""Of one batch: a holder is sent them with its share of the masked sums."""
+"""Most dealt bytes of a batch: a computing party gets them with its share of the masked sums."""
 
 
 def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes]) -> Context:
@@ -44,10 +44,10 @@ def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes
 
 
 def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
-    """One attempt at what is not known of a question, as every party derives it.
+    """The batch that computes the unknown bits of a question, as every party derives it.
 
-    A question is that of the plan after all that was opened before, whose digest ``sums`` is; an
-    attempt is a round.
+    ``sums`` is the digest of all that was opened before the question. Each round is an attempt of
+    its own.
 
     Raises:
         ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.

@@ -38,7 +38,7 @@ Reply = TypeVar("Reply", bound=Body)
 
 
 class Exchange(Protocol):
-    """Asks every site of the cohort, one thing or each its own, and has all their replies."""
+    """Sends every site of the cohort one message, or each its own, and returns all replies."""
 
     def __call__(
         self, operation: Topic, body: Body | Mapping[int, Body], kind: type[Reply]
@@ -50,8 +50,8 @@ class Exchange(Protocol):
 class Agreed:
     """The coordinator's outcome of a set-up, and what each site said in the end.
 
-    ``rows`` are their digests of their rows, and ``keys`` those that the coordinator deals by, with
-    each of two sites.
+    ``rows`` are the sites' digests of their rows. ``keys`` are the coordinator's keys with both
+    sites, where it deals for two.
     """
 
     transcript: bytes
@@ -198,7 +198,7 @@ def later(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
 
 
 def _linked(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
-    """Neighbours, all that have a role in secure tests, and the first; of such a one all sites."""
+    """Its neighbours, the first site, and all with a role in secure tests; for these all sites."""
     if site == 0 or site in roles.sites:
         return [other for other in range(len(graph.ring)) if other != site]
     return sorted({0, *graph.neighbours(site), *roles.sites})

@@ -4,7 +4,7 @@ With a key for every two sites it takes three exchanges: offers, seals and a pro
 On a sparse graph it takes four, since who shares a key with whom is drawn by lot once all keys are
 offered: the sites first tell the numbers that they committed to, and then send links to those that
 follow from them. A site's number is the same in every set-up of one cohort, and sites with folders
-hold each other to what they committed to first: whoever leaves when it sees the lot gets no other.
+hold each other to their first commitment: a site that leaves when it sees the lot gets no new lot.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal. All see
@@ -70,7 +70,7 @@ class DealerKeys(Body, frozen=True):
 class Offers(Body, frozen=True):
     """The signed offers of the whole cohort in order, relayed as they were received.
 
-    ``dealer`` are keys of the coordinator's own, for two sites.
+    ``dealer`` are the keys of a coordinator that deals for two sites.
     """
 
     envelopes: PerSite
@@ -148,8 +148,8 @@ class Links(Body, frozen=True):
     """A site's links to its neighbours on the sparse graph.
 
     Attributes:
-        links: An ML-KEM ciphertext for each later one in cohort order, and a word under the key
-            of the two, which shows that nobody altered it. The first site has one for all others.
+        links: For each later neighbour, in cohort order, an ML-KEM ciphertext and a tag under the
+            key of the two, which shows that nobody altered it. The first site has all others.
         secrets: From the first site only, one sealed `SharedSecrets` per later site.
         content: From the first site only, the sealed `SharedContent`, once for all.
     """

@@ -11,9 +11,9 @@ from cipherdag.errors import writing
 
 SITE_LOG: Final = "site.log"
 QUIET_S: Final = 120.0
-"""What has not been said again for so long is over; a coordinator asks again sooner."""
+"""Seconds after which a sentence that did not come again is over; a coordinator asks sooner."""
 STILL_S: Final = 3600.0
-"""How often something that goes on and on is said to."""
+"""Seconds between lines that say how often a sentence came while it still comes."""
 MOST_KEPT: Final = 100
 """How many different sentences are remembered, however many a coordinator causes."""
 

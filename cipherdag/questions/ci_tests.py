@@ -83,8 +83,8 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
         min_rows_per_cell: Below it a table test is unreliable and counts as dependent; of a
             regression the rows per coefficient.
-        constant: A variable with one value only at a site counts there as ``independent`` of all
-            others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
+        constant: How a table test takes a variable of one value at a site: as ``independent`` of
+            all others (p = 1), or as ``untestable``, which it always is for the other tests.
         kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
     """
 
@@ -129,7 +129,7 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
         ]
         if names:
             parts.append(f"--test {' or '.join(names)} ({algorithm})")
-    # stratified tests are no tests of a site's: they take any columns
+    # stratified tests run over all sites together, not at each site, and take any columns
     ways = [f"Run with {', '.join([*parts, '--evidence stratified'])}"]
     if columns != "discrete":
         ways.append("cut continuous columns into declared bins")

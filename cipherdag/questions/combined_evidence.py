@@ -1,8 +1,8 @@
-"""One test over all sites from p-values that add up, as they are or as logarithms.
+"""One test over all sites from the sum of their p-values, weighted, or of their logarithms.
 
 Leaks:
-    Sums are exact: of columns of few values over few sites they often have one solution in whole
-    numbers, the sites' tables. Policies refuse plans that open them unless they say
+    Sums are exact. Where columns have few values and sites are few, often just one set of tables
+    of the sites gives these sums. Policies refuse plans that open them unless they say
     ``reveal = "sums"``.
 """
 
@@ -29,7 +29,7 @@ P_BITS = 32
 RELIABILITY_BITS = 20
 SMALLEST_P = 1e-300
 SUMMED = {"auto": "pearson-or-fisherz", "by-type": "pearson-by-type"}
-"""What a test that may be any is at the sites: of tables Pearson's, which wants fewer rows."""
+"""The sites' test in place of one that depends on the columns: Pearson's needs fewer rows."""
 SITE_ROWS_PER_CELL = {
     "g2": 200.0,
     **dict.fromkeys(("pearson", *SUMMED.values()), 10.0),
@@ -95,7 +95,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         site_test = test
         if combination != "weighted_p":
             least = SITE_ROWS_PER_CELL.get(test.name, 1.0)
-            # no lower than a test that wants no rows at all
+            # a test that requires no rows requires none at a site either
             least = least if test.min_rows_per_cell > 0 else 0.0
             name = SUMMED.get(test.name, test.name)
             site_test = msgspec.structs.replace(test, name=name, min_rows_per_cell=least)

@@ -5,9 +5,9 @@ and zero elsewhere; the sum is zero iff no site exceeds (but for a chance of 2**
 BFV). A maximum is found by asking for ``arity - 1`` thresholds at a time.
 
 Leaks:
-    The coordinator learns whether any site exceeds each threshold it asked, so of a maximum it
-    learns just the maximum on the grid, not who attains it nor how many do. A site that colludes
-    with the coordinator can leave its own value out and learns the maximum of the others.
+    The coordinator learns whether any site exceeds each threshold it asked. Of a maximum it learns
+    its value on the grid, not which sites attain it nor how many do. A site that colludes with the
+    coordinator can leave its own value out and learns the maximum of the others.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def secure_max(
         present: How many sites the sums cover, where one may leave in between.
 
     Returns:
-        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds. Where a site left
-        after a group had risen, and no other site was seen to come as high since, -1: the upper
-        bound still holds, the lower one may have been that site's.
+        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds. A group is -1 where a
+        site left after the lower bound had risen, and no threshold was exceeded since: the bound
+        may rest on that site alone.
     """
     low = np.zeros_like(upper)
     high = upper.copy()
@@ -114,12 +114,12 @@ def secure_lowest(
         lowest: Smallest possible value.
         highest: Largest value of interest; a group whose maximum is larger is dropped.
         near: Where the smallest maxima are expected; the first thresholds lie close to it.
-        keep: How many groups are wanted; those that tie with the last of them come on top.
-        sizes: How many each group counts for, shape (K,); 1 by default.
+        keep: How many groups are wanted; groups that tie with the last one are kept as well.
+        sizes: How many of ``keep`` each group counts as, shape (K,); 1 by default.
         words: About how many words a round may take; at least 4 thresholds a group are asked.
 
     Returns:
-        Places of the groups kept, ascending, and their maxima.
+        Positions of the groups kept, ascending, and their maxima.
 
     Leaks:
         Of every group whether its maximum lies above the thresholds asked; the thresholds follow
@@ -155,7 +155,7 @@ def secure_lowest(
 
 
 def _arity(values: int, most: int) -> int:
-    """The fewest parts that resolve so many values in as many rounds as ``most`` parts need."""
+    """The fewest parts that resolve ``values`` values in as many rounds as ``most`` parts need."""
     rounds = 1
     while most**rounds < values:
         rounds += 1
@@ -166,7 +166,7 @@ def _arity(values: int, most: int) -> int:
 
 
 def _enough(high: IndexArray, counts: IndexArray, keep: int) -> int:
-    """The smallest bound that ``keep`` are known not to exceed; any where there are fewer."""
+    """The smallest bound that ``keep`` groups do not exceed; the largest number if fewer remain."""
     order = np.argsort(high, kind="stable")
     index = int(np.searchsorted(np.cumsum(counts[order]), keep))
     return int(high[order[index]]) if index < len(order) else np.iinfo(np.int64).max

@@ -1,9 +1,9 @@
 """Questions that describe columns one by one: sums, and counts up to public marks.
 
 Leaks:
-    A site that restricts small counts answers of rows that it can tell of: those that it leaves
-    out, of a column or of all, are none or at least its ``min_cell_size``, and so are those by
-    which they differ from those of other questions (`sites.compute.descriptions.described`).
+    A site that restricts small counts leaves out no row or value, or at least ``min_cell_size`` of
+    them. The rows of two questions differ by none or by as many, too
+    (`sites.compute.descriptions.described`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MOST_MARKS = 1024
 
 
 class _Described(OnScales, Question, frozen=True):
-    """Columns, and the scales on which a site's numbers may be too large to tell.
+    """Base of questions about single columns, whose numbers are on common scales.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        origins: Packed 64-bit floats, one per continuous column.
-        units: Packed binary exponents, one per continuous column.
+        origins: Packed 64-bit floats, one per continuous column, that are taken off its numbers.
+        units: Packed binary exponents of what the numbers are then divided by, likewise.
         max_rows: Declared bound of a site's rows.
     """
 
@@ -48,11 +48,11 @@ class _Described(OnScales, Question, frozen=True):
 class ColumnSums(_Described, frozen=True, tag="column-sums"):
     """Asks for the number of values of each column, and the sum and squares of its numbers.
 
-    The answer has the rows that the site describes; of continuous columns the sums, then the sums
-    of squares, in common units from common origins; comparisons: whether the site leaves out rows
-    altogether, and of every column whether it leaves out values, whether it has a number beyond
-    `LARGEST_DEVIATION` units (then it tells nothing of the column), and whether it draws in values
-    that fewer rows than it may tell of would dominate; and how many values each column has.
+    The answer has the rows that the site describes, then the sums of continuous columns and their
+    sums of squares, in common units from common origins. A comparison says whether the site leaves
+    out rows. Three more per column say whether it leaves out values, has a number beyond
+    `LARGEST_DEVIATION` units (then it tells nothing of the column), and winsorises values that
+    too few rows would dominate. Last comes the number of values of each column.
     """
 
     discloses = (
@@ -87,10 +87,10 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     """Asks for the frequency of each category, and how many numbers lie up to each mark.
 
     The answer has, variable by variable, the counts of its categories, or of its numbers up to each
-    mark; and whether it tells of each column. It is of the rows of `ColumnSums` on the same scales.
-    A site that restricts small counts tells a category that few rows have only together with
-    others, as what is left of the values; and moves values past a mark, so that between any two
-    marks it has either none or enough of them.
+    mark; and whether the site answers for each column. Rows are those of `ColumnSums` on the same
+    scales. A site that restricts small counts reports a rare category only together with others,
+    as the remainder of the values. It also moves values past a mark, so that none or enough of
+    them lie between any two marks.
 
     Attributes:
         marks: Packed 64-bit floats, ascending, equally many for every continuous column.

@@ -21,7 +21,7 @@ SIGNED_BITS = 52
 LARGEST_DEVIATION = 1 << 16
 """Most units that a value may lie from the common centre of its column."""
 MOMENT_BITS = 66
-"""Bits below the largest product of two deviations summed over the declared rows."""
+"""Fractional bits of a sum over one declared row; each doubling of the rows takes one away."""
 
 
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Those that are ``signed`` lie in -``bound``..``bound``. With ``comparison`` the values are 0 or
     1 and the sum only tells whether any site has 1. With ``verdict`` no sum is opened: what
     comes back is 0 or 1 for every test, and a site answers other numbers (`questions.verdicts`).
-    All that is opened of them is among ``discloses``.
+    ``discloses`` lists all that is opened of the values.
     """
 
     length: int
@@ -43,7 +43,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def finest_grid(bound: float) -> int:
-    """Bits below one of the finest grid on which values up to ``bound`` have `SIGNED_BITS`."""
+    """Fractional bits of the finest grid on which values up to ``bound`` fit `SIGNED_BITS`."""
     return SIGNED_BITS - math.ceil(math.log2(bound))
 
 
@@ -57,11 +57,11 @@ def require_possible(about: str, what: str, *, holds: object) -> None:
 
     Args:
         about: What was asked, as the question's label has it.
-        what: What the sums say that cannot be.
-        holds: Whether it is not so.
+        what: The impossible thing that the sums would say.
+        holds: The condition on the sums; what is false makes them impossible.
 
     Raises:
-        AggregateRangeError: It is so.
+        AggregateRangeError: ``holds`` is false.
     """
     if not holds:
         raise AggregateRangeError(f"no answers add up to the sums of '{about}': {what}")
@@ -85,7 +85,7 @@ def unpack_integers(packed: bytes, shape: tuple[int, ...]) -> IndexArray:
 
 
 def pack_blocks(blocks: Sequence[IndexArray | PositionRows]) -> tuple[tuple[int, ...], bytes]:
-    """Rows of every block, without empty ones at the end, and their positions, two bytes each."""
+    """The number of rows of every block but empty last ones, and all positions, two bytes each."""
     counts = [len(block) for block in blocks]
     while counts and counts[-1] == 0:
         counts.pop()
@@ -167,7 +167,7 @@ def subsets(n: int, size: int) -> IndexArray:
 def moment_encoding(
     length: int, max_rows: int, discloses: tuple[Disclosure, ...], *, signed: bool = True
 ) -> Encoding:
-    """Sums of products of two deviations over at most so many rows of a site."""
+    """Encoding of sums of products of two deviations over at most ``max_rows`` rows of a site."""
     return Encoding(
         length,
         float(max_rows) * LARGEST_DEVIATION**2,

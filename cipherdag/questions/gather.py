@@ -1,4 +1,4 @@
-"""Runs question generators: many side by side in shared rounds, or one by other questions."""
+"""Runs question generators: many in shared rounds, or one that other questions answer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def gather(
     Args:
         searches: Generators that yield questions, receive the sum of the answers and return an
             outcome. They need not ask equally many questions.
-        most_values: Values of a round beyond which the questions are asked in several; none of
-            them is cut.
+        most_values: Most values of a round with several questions: more are asked in more rounds.
+            No question is cut.
 
     Returns:
         The outcomes in the order of ``searches``; as many rounds as the longest search asks, or

@@ -1,8 +1,8 @@
 """Question of Fed-CD: the sites' beliefs in every edge, and their weights.
 
 Leaks:
-    Of a site without small counts the weights are exact, and their sum tells how many rows of each
-    experiment the sites have; of others it tells about how many sites have `min_cell_size` of them.
+    Weights of a site that does not restrict small counts are exact: their sum tells the rows of
+    each experiment. Of other sites it tells about how many have `min_cell_size` of these rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
 InterventionType = Literal["perfect", "imperfect"]
 
 MAX_DCDI_VARIABLES = 100
-"""The exponential of a denser matrix of beliefs, by which DCDI counts cycles, leaves all floats."""
+"""With more variables the matrix exponential by which DCDI counts cycles could overflow."""
 LOGIT_BOUND = 32.0
 LEAST_WEIGHT = 1e-9
 MAX_SHARPNESS = 30.0
@@ -90,7 +90,7 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
             the reliability of every edge (Eq. 7), or by distance in ``code``.
         start: ``paper`` only: whether training starts from psi itself (``expected``) or from a
             draw of Ber(psi) (``sampled``).
-        training: How long and how large.
+        training: Steps and network sizes of the training.
         prior_weight: lambda_prior of Eq. 2; 0 in ``code``.
         sharpness: beta of Eq. 7.
         full_mass: Rows of an intervention from which on its mass is 1.
@@ -188,15 +188,15 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
 
     @property
     def coarse_bits(self) -> int:
-        """Bits below one of the grid of weighted beliefs, where small counts may not leave.
+        """Fractional bits of weighted beliefs at a site that restricts small counts.
 
-        It keeps `COARSE_BITS` of a belief that weighs as little as can be.
+        A belief of the smallest weight keeps `COARSE_BITS` of them.
         """
         return COARSE_BITS + math.ceil(-math.log2(self._smallest_weight))
 
     @property
     def coarse_weight(self) -> float:
-        """The smallest weight, on that grid."""
+        """The smallest weight, rounded to `coarse_bits`."""
         unit = 2.0**-self.coarse_bits
         return round(self._smallest_weight / unit) * unit
 

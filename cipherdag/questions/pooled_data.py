@@ -29,9 +29,9 @@ MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
 LOCATION_EXPONENT, LOCATION_BITS, SPREAD_BITS = 100, 50, 20
 LARGEST_LOCATION, LARGEST_SPREAD = 1024.0, 2048.0
 LARGEST_UNIT = 1100
-"""Most that a common unit is the power of two of, either way: that of any number is less."""
+"""Largest binary exponent of a common unit, of either sign: that of any float is smaller."""
 FEWEST_ORDERED = 3
-"""Two categories are in an order anyway."""
+"""Fewest categories whose order matters."""
 _FLAGS = Quantity.MISSING, Quantity.RESTRICTED
 
 
@@ -39,27 +39,27 @@ class Columns(Question, frozen=True, tag="columns"):
     """Asks for the types of the columns, and for hints of where their numbers lie.
 
     The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
-    continuous one; of every continuous one a hint of location, ``asinh(2**100 mean)``, the binary
-    logarithm of its standard deviation and 1 where that is not 0, and elsewhere the same of its
-    size; and comparisons: whether a value of the variable is missing, for every variable, whether
-    the site restricts small counts, and if asked for, for every variable, whether it has three or
-    more categories in an order, and whether it has numbers of few values at a site that restricts
-    small counts: exact sums of these and of their products are counts.
+    continuous one; of every continuous one a hint of location, ``asinh(2**100 mean)``, then the
+    binary logarithm of its standard deviation, and 1 for it; where the deviation is 0, the
+    logarithm of its largest value instead, and 1 for that. Comparisons follow: for every variable
+    whether a value is missing; whether the site restricts small counts. If asked for, there are two
+    more per variable: whether it has three or more ordered categories; whether it has numbers of
+    few values at a site that restricts small counts, where exact sums would be counts.
 
-    The marks only choose a common unit and origin for `Moments`; means of marks over the sites are
-    rough, and need not be more. So logarithms are whole, and a mean is rounded to a quarter of the
-    power of two that is next to the deviation. A site that restricts small counts answers 0 for
-    fewer rows, or values of a column, than it may tell of, and coarser still of a spread that few
-    values make up; see `cipherdag.sites.compute.descriptions.location_scale_hints`.
+    The hints (``marks``) only choose a common unit and origin for `Moments`, so their means may be
+    rough: logarithms are whole, and a mean is rounded to a quarter of the power of two next to the
+    deviation. A site that restricts small counts answers 0 where it has too few rows, or values of
+    a column, to disclose. It rounds a spread that few values make up more coarsely; see
+    `cipherdag.sites.compute.descriptions.location_scale_hints`.
 
     Attributes:
         n_variables: Number of aligned variables, p.
         max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
         few: Whether to say which variables have numbers of few values that tell small counts.
-        marks: Whether to say about where continuous ones lie; else no value of any is answered.
-        every: Whether rows are to bound all sums: where sites restrict small counts those that miss
-            a value count too, and fewer rows than a site may disclose are answered as that many.
+        marks: Whether to answer the hints of continuous variables; else nothing is said of values.
+        every: Whether the rows are to bound all sums: a site that restricts small counts then
+            counts incomplete rows too, and answers its minimum where it has fewer rows.
     """
 
     discloses = (
@@ -180,7 +180,7 @@ class ColumnKinds:
         categories: Number of categories; 0 for a continuous variable.
         location: Mean hint of location.
         spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
-        size: That of the largest value, of sites without a spread; NaN where all are 0.
+        size: Mean binary logarithm of the largest value at sites without a spread; NaN if all 0.
         incomplete: Whether some site misses a value.
         restricted: Whether some site restricts small counts.
         ordered: Whether there are three or more categories in an order; False where not asked.
@@ -291,7 +291,7 @@ class OnScales:
         return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
 
     def check_scales(self) -> None:
-        """Raise ValueError unless columns can be moved and divided so."""
+        """Raise ValueError unless origins are finite and no unit is beyond `LARGEST_UNIT`."""
         origins, units = self.origin_array(), self.unit_array()
         if not np.isfinite(origins).all() or (abs(units) > LARGEST_UNIT).any():
             raise ValueError("origins and units must be finite")
@@ -300,13 +300,13 @@ class OnScales:
 class Moments(OnScales, Question, frozen=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
-    The answer has the site's rows, the sums, and the products of columns i <= j row by row. Within
-    sites it also has the rows times the binary logarithm of every column's variance.
+    The answer has the site's rows, the sums, and the products of columns i <= j row by row. Where
+    ``centred``, it also has the rows times the binary logarithm of every column's variance.
 
     Leaks:
-        Within sites those that restrict small counts weigh their rows by chance, since exact sums
-        of squares of 0 and 1 tell the counts of three sites. Pooled, such a site gives no column of
-        few values.
+        Where ``centred``, sites that restrict small counts weigh their rows at random: exact sums
+        of squares of 0 and 1 tell the counts of three sites. Elsewhere such a site gives no column
+        of few values.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -377,7 +377,7 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
 
 
 def check_study(n_variables: int, max_rows: int) -> None:
-    """Raise ValueError unless a study may have so many variables and a site so many rows."""
+    """Raise ValueError unless both the number of variables and ``max_rows`` are in range."""
     if not 1 <= n_variables <= MAX_VARIABLES:
         raise ValueError(f"a study has 1 to {MAX_VARIABLES} variables")
     if not 2 <= max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
@@ -385,7 +385,7 @@ def check_study(n_variables: int, max_rows: int) -> None:
 
 
 def check_categories(categories: tuple[int, ...], max_rows: int) -> None:
-    """Raise ValueError unless a study may have these variables and a site so many rows."""
+    """Raise ValueError unless the numbers of categories and ``max_rows`` are in range."""
     check_study(len(categories), max_rows)
     if not all(0 <= count <= MAX_CATEGORIES for count in categories):
         raise ValueError("a variable must have 0 to 2**20 categories")

@@ -34,10 +34,10 @@ class Measured:
 
     Sites that lack the same variables form a group. What is opened is a sum over all sites that
     measured something, hence over whole groups, and so is every difference of such
-    sums: where every group is large enough, none is of few sites (docs/adr/0027).
+    sums: where every group is large enough, no such sum is of few sites (docs/adr/0027).
 
     Attributes:
-        lacking: Positions of the variables that every site lacks, ascending; empty: no site any.
+        lacking: Of each site the positions that it lacks, ascending; empty if no site lacks any.
     """
 
     lacking: tuple[tuple[int, ...], ...] = ()

@@ -28,7 +28,7 @@ from cipherdag.questions.disclosure import Disclosure, Quantity, joined, once_mo
 from cipherdag.questions.encodings import Encoding, segments
 
 MAX_REPLICATES = 1000
-"""Resamples of its rows that a site draws in a run."""
+"""Most resamples of its rows that a site draws in a run."""
 KINDS_ALONE = "column-kinds"
 """What ledgers call a question on kinds of columns that asks for no location of any number."""
 

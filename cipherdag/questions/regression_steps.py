@@ -31,7 +31,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
 
     With ``site_effect`` every site has intercepts or thresholds of its own, which it profiles out
-    before it answers (`sites.compute.models`); those asked about are not used.
+    before it answers (`sites.compute.models`); those among ``coefficients`` are not used.
 
     Leaks:
         With indicators the sums contain counts of single categories and of pairs, as a table of two
@@ -41,8 +41,8 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
         units: Packed binary exponents that it is then divided by, shape (p,).
-        lengths: Packed 16-bit numbers of predictors, of further variables, and of predictors that
-            interact, of every model.
+        lengths: Packed 16-bit numbers of every model: of predictors, of further variables (rows
+            must be complete in them, too), and of predictors that interact.
         members: Packed 16-bit positions of every model: response, predictors, further variables.
         coefficients: Packed 64-bit floats of all models.
         max_rows: Declared bound of a site's rows.

@@ -53,7 +53,7 @@ def largest_on_grid(grid_bits: int) -> int:
 class _OfFamilies(Question, frozen=True):
     """Base of the questions below: a packed list of families, each a variable and its parents.
 
-    They are asked about singly, or composed into graphs.
+    A question is about each family, or about graphs that the families make up.
     """
 
     n_variables: int

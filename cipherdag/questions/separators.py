@@ -110,7 +110,7 @@ class Candidates:
     def tests(self, groups: range) -> list[IndexArray]:
         """The candidate sets of several pairs as rows (x, z, s1, ..., sl) by size l.
 
-        Those of one pair stand in their order, and the pairs in any.
+        The sets of one pair keep their order; the pairs are in no fixed order.
         """
         pairs = self._pairs[groups.start : groups.stop]
         sides = list(zip(*map(self._pools, groups), strict=True))
@@ -155,7 +155,7 @@ class Candidates:
         return np.concatenate(blocks)
 
     def _counted(self, group: int, count: Callable[[int], int]) -> int:
-        """Number of sets of which a pool of n variables gives so many, each counted once."""
+        """Number of distinct sets, where a pool of n variables gives ``count(n)`` of them."""
         first, *rest = self._pools(group)
         total = count(first.size)
         for pool in rest:
@@ -164,7 +164,7 @@ class Candidates:
         return total
 
     def _most(self, n: int) -> int:
-        """Largest size of the sets that a pool of so many variables gives."""
+        """Largest size of the sets that a pool of ``n`` variables gives."""
         return n if self._limit is None else min(n, self._limit)
 
     def _pools(self, group: int) -> tuple[IndexArray, ...]:

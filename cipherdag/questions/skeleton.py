@@ -62,8 +62,8 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
 
     The answer has one 0/1 vote per edge, in the order of ``Skeleton.edges``. A site removes an edge
     if one of the layer's tests of it that the site can do says independent, and keeps it if all of
-    those say dependent. Where it can do none, it keeps the edge; with ``abstain`` its vote is 0,
-    and once more as many numbers say, edge by edge, whether it could do any.
+    those say dependent. Where it can do none, it keeps the edge; with ``abstain`` its vote is 0.
+    A second segment then says for every edge whether the site could do any test of it.
 
     Attributes:
         order: ``stable``: neighbours are those of the layer's start (the paper's ne(S, X_i));

@@ -13,22 +13,22 @@ from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 STEPS = 16
-"""What a power of four is, in steps of the amounts that are compared with it."""
+"""How many steps a power of four has, in which amounts are compared with it."""
 POWERS = 25
-"""Powers of four, from 1, between which sums of weighted strengths lie."""
+"""How many powers of four, from 1 on, a sum of weighted strengths is compared with."""
 
 
 class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
-    """Asks which of two pairs is more dependent over all sites; the difference stays closed.
+    """Asks which of two pairs is more dependent over all sites; the difference is not disclosed.
 
-    A bit for every comparison: the second pair is stronger. Of ``WeightedEvidence`` a strength is
-    n r, over the sites whose tests of both pairs are reliable, so that either has the same rows; of
-    ``CombinedEvidence`` it is -2 ln p, over those that have a test of one of them.
+    Each comparison opens a bit; 1 says that the second pair is stronger. With ``WeightedEvidence``
+    a strength is n r, over sites whose tests of both pairs are reliable, so that both rest on the
+    same rows. With ``CombinedEvidence`` it is -2 ln p, over sites with a test of either pair.
 
     Attributes:
-        question: The pairs, tests given nothing; of combined evidence ``fisher``.
-        largest: Largest size of one site's amount, on the grid: by how much its second pair is
-            stronger; more is cut to it.
+        question: The pairs, tests given nothing; combined evidence must be ``fisher``.
+        largest: Largest size of one site's difference of strengths, on the grid; a larger one is
+            cut to it.
         grid_bits: The grid is ``2**-grid_bits``; below 0 it is one of powers of two.
         pairs: The two pairs of every comparison, by index in the question, packed, shape (B, 2).
     """
@@ -87,8 +87,8 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
 class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
     """Asks for the order of magnitude of the sites' largest n r, summed, as a power of four.
 
-    A bit for every power from 1: the sum is as large. Strengths are then compared on a grid that is
-    fine enough for them, whatever they are: a G2 times rows may be a number of 45 bits.
+    Each power from 1 on opens a bit; 1 says that the sum is at least as large. Strengths are then
+    compared on a grid that fits them: a G2 times rows may be a number of 45 bits.
 
     Attributes:
         question: The pairs, tests given nothing.

@@ -3,11 +3,10 @@
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 sum a vector of 0 and 1, which parts they contribute to, and then the question with zeros for the
 parts that too few contribute to. A test without degrees of freedom at a site contributes nothing
-there. A part is a test; of `SiteDifferences` a stratum; also a site's test of a stratified table, a
-column of a description, and of `Columns` where it is asked for one, a group of `SurvivalCounts` and
-their test, and a Cox model; of an effect an arm, once for all its questions. A site that left in
-between may have been one of those counted; sites leave out what may then be of too few
-(`Suppressed.without`).
+there. A part is a test, or by the kind of question a stratum (`SiteDifferences`), a column
+(descriptions, `Columns`), a group or the test of `SurvivalCounts`, a Cox model, or an effect's arm.
+An arm is counted once for all questions of its effect. A site that left in between may have been
+counted; sites then leave out parts that may have too few (`Suppressed.without`).
 
 Leaks:
     Of parts to which too few sites contribute nothing but their number; not which ones do.
@@ -99,11 +98,11 @@ def sum_with_threshold(
 
     Args:
         question: What is asked.
-        min_contributors: 1 asks it at once.
+        min_contributors: With 1 the question is asked without a count.
 
     Returns:
-        The sums, zero for the other parts; one round more, or none of its own where no part is
-        left.
+        The sums, zero for the other parts. The count takes one round more; the question itself is
+        not asked where no part is left.
     """
     if min_contributors <= 1:
         return (yield question)

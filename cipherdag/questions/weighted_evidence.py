@@ -1,8 +1,8 @@
 """Question of FedCMFS: weighted p-values and strengths of (x, y, S) triplets.
 
 Leaks:
-    Exact sums of n p and n r over three sites often have one solution in whole numbers, the sites'
-    tables. Policies refuse plans that open them unless they say ``reveal = "sums"``.
+    Exact sums of n p and n r over three sites often fit one set of tables of the sites alone.
+    Policies refuse plans that open these sums unless they say ``reveal = "sums"``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether something happens again and again, as connections that displace each other."""
+"""Notices what happens three times within a minute, as when connections displace each other."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class Again:
         self._happened: deque[float] = deque(maxlen=TIMES)
 
     def again(self) -> bool:
-        """It happens; whether that is the third time, or more, within a minute."""
+        """Count one occurrence; whether it is at least the third within a minute."""
         self._happened.append(self._clock())
         return len(self._happened) == TIMES and self._clock() - self._happened[0] <= WITHIN_S

@@ -115,7 +115,7 @@ def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Certificates and the key of one end, as PEM.
+    """The certificates and the key that one end of a connection uses, as PEM.
 
     Attributes:
         root: The study's authority, which issued both ends' certificates.

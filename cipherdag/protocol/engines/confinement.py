@@ -2,7 +2,7 @@
 
 A process that carries messages needs none of a site's files. On Linux it asks the kernel to take
 them away for good: Landlock leaves it the folders that it may read, seccomp the system calls that
-it needs. Neither takes any right, and neither can be undone by the process.
+it needs. Neither requires a privilege, and neither can be undone by the process.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _seccomp() -> bool:
     for family in {*range(_FAMILIES)} - {*_INTERNET}:
         named = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, family)
         rules.add_rule(refused, "socket", named)
-    for argument in (0, 2):  # of another process, or to set one
+    for argument in (0, 2):  # the limits of another process, or setting a limit
         rules.add_rule(refused, "prlimit64", pyseccomp.Arg(argument, pyseccomp.NE, 0))
     rules.load()
     return True

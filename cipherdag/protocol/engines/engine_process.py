@@ -49,7 +49,7 @@ class EngineProcess:
     """An engine's process that this process starts; use it as a context manager.
 
     Args:
-        address: What it is given.
+        address: The site's address and certificates, which the process is given.
         handler: Operation and message in, reply out; called by one thread.
         record: Hears that it started, and what it noticed.
         console: The file that gets what it prints, mode 0600.
@@ -176,10 +176,10 @@ class EngineDoor:
 
 
 def serve(connection: Connection, handler: Handler, record: Record) -> None:
-    """Answer an engine's process until it leaves or says what it must not say.
+    """Answer an engine's process until it leaves or sends something malformed.
 
-    Whatever happens the connection is closed then: the process ends, and the site does not go on
-    deaf.
+    The connection is closed in any case: the process then ends, and the site notices that it
+    hears nothing any more.
     """
     try:
         while True:
@@ -218,6 +218,6 @@ def _within(connection: Connection, seconds: float) -> bytes:
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the process: of this one's only how to get out of the network."""
+    """The environment of the process: it inherits nothing but the variables that name proxies."""
     passed_on = {name: inherited[name] for name in PROXIES if name in inherited}
     return {"PATH": os.defpath, "LANG": "C.UTF-8"} | passed_on

@@ -52,7 +52,7 @@ class FilesSite:
         operations: The operations that the site knows; every other one is refused unread.
         numbers: A file of the site's own with the last number that was answered.
         record: Hears what a person at the site should know of.
-        stale_s: As of `Receiver`.
+        stale_s: Seconds, as for `Receiver`.
     """
 
     def __init__(

@@ -110,13 +110,13 @@ class Relay:
             self._link.shut_out(site)
 
     def doubled(self) -> set[str]:
-        """Sites of which two processes displaced each other again and again since it was asked."""
+        """Sites of which two processes kept displacing each other, since the last call of this."""
         with self._lock:
             doubled, self._doubled = self._doubled, set()
         return doubled
 
     def misdated(self) -> set[str]:
-        """What to say of a certificate refused by its dates, since it was asked; one clock errs."""
+        """Sentences on certificates refused by their dates since the last call: a clock is off."""
         with self._lock:
             misdated, self._misdated = self._misdated, set()
         return misdated

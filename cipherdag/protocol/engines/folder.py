@@ -43,7 +43,7 @@ TO_SITE: Final = "to-site"
 TO_COORDINATOR: Final = "to-coordinator"
 
 MOST_FILES: Final = 4096
-"""Of one folder that are looked at; there are two in use."""
+"""Most files of one folder that are looked at; two are in use."""
 MOST_BYTES: Final = FRAME_BYTES + SEAL_BYTES
 STALE_S: Final = 60.0
 AGAIN_S: Final = 1.0
@@ -151,7 +151,7 @@ class Receiver:
 
     Args:
         folder: The folder.
-        key: Of this direction.
+        key: The key of this direction.
         refused: Gets a fixed sentence about what is refused, once, and the file's name.
         stale_s: Seconds after which a file that is not complete and does not change is refused.
     """
@@ -266,7 +266,7 @@ def _said_by(name: str, stamp: Stamp) -> _Said:
     """What a name says.
 
     Raises:
-        MalformedMessageError: The file cannot become that.
+        MalformedMessageError: The name is no message's, or the file cannot become what it says.
     """
     parts = _NAME.fullmatch(name)
     if parts is None:
@@ -292,7 +292,7 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def _content(where: int, name: str, length: int) -> bytes:
-    """Up to so many bytes of a plain file; none where it has holes, is another by now, or gone."""
+    """Up to ``length`` bytes of a plain file; none if it has holes, is another by now, or gone."""
     try:
         with os.fdopen(os.open(name, _OF_A_FILE, dir_fd=where), "rb") as file:
             about = os.fstat(file.fileno())

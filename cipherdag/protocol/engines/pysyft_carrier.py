@@ -115,7 +115,7 @@ class PySyftCarrier:
 
 
 def mirror(source: Path, target: Path) -> None:
-    """Make the messages in a folder those of another one, each written whole."""
+    """Make ``target`` hold the same messages as ``source``, each written whole."""
     if not source.is_dir():
         return
     target.mkdir(parents=True, exist_ok=True)

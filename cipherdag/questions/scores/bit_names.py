@@ -1,10 +1,10 @@
-"""What each bit of a question says, so that no bit is found a second time from other answers.
+"""Names of the bits that questions open, so that no bit is found twice from different answers.
 
-A bit of a test is named by its two variables, S and its level, and one of a comparison of scores by
-what is compared, in whatever question it stands: a later plan may ask it among others. How many
-rows all sites have is no part of a score test's name, since a site could change it. A bit of
-another question is named by the whole question and its position there: a question that differs in
-anything finds all of its bits again.
+A test's bit is named by its two variables, S and its level; a bit of a comparison of scores by what
+is compared. Such a name is the same in every question, so that a later plan may ask for the bit
+among others. The number of rows of all sites is no part of a score test's name, since a site could
+change it. Any other bit is named by its whole question and its position there: a question that
+differs in anything finds all of its bits again.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def remaining(question: Question, answered: BoolVector) -> tuple[Question | None
         answered: Which of them are known, shape (bits,).
 
     Returns:
-        None, and no position, where all are known. A question that is no threshold test is asked
-        as a whole unless all of it is known; then what is known has to be found the same.
+        None, and no position, where all are known. A part that is no `RaoBits` is asked as a whole
+        unless all of its bits are known; the known ones must then come out the same.
     """
     parts, positions, first = [], [np.zeros(0, dtype=np.int64)], 0
     for part in question.parts:
@@ -114,7 +114,7 @@ def _remaining(part: Question, answered: BoolVector) -> list[tuple[Question, Ind
 
 
 def _group(part: RaoBits, chosen: BoolVector, pattern: BoolVector) -> tuple[Question, IndexArray]:
-    """Some tests of a question at the levels of a pattern, whose last is whether they are able."""
+    """The chosen tests at the levels of a pattern; its last entry asks if they can be done."""
     tests, n_tests = np.flatnonzero(chosen), part.question.n_tests
     at, able = np.flatnonzero(pattern[:-1]), pattern[-1]
     counts, members = pack_blocks(_chosen(part.question, chosen))
@@ -167,7 +167,7 @@ def _digest(content: object) -> bytes:
 
 
 def _compared(question: ScoreComparisons) -> list[bytes]:
-    """What every comparison compares, in whatever order its sets stand."""
+    """The encoding of every comparison, which does not depend on the order of its sets."""
     sets = [row.astype("<i4").tobytes() for rows in question.question.sets() for row in rows]
     terms: list[list[tuple[bytes, int]]] = [[] for _ in range(question.n_verdicts)]
     for comparison, of_set, coefficient in question.term_array().tolist():
@@ -182,7 +182,7 @@ def _name(about: bytes, part: bytes) -> bytes:
 
 
 def _tests(question: RaoSums | CombinedEvidence) -> list[bytes]:
-    """The variables of every test, whichever of the two comes first, and in whatever order S."""
+    """The encoding of every test, which does not depend on the order of x and y, or within S."""
     tests = []
     for rows in position_sets(question.counts, question.members, narrowest=2):
         in_order = np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)

@@ -9,42 +9,42 @@ from cipherdag.questions.pooled_data import check_study
 from cipherdag.questions.question import Question
 
 LARGEST_PER_ROW = 512
-"""Most nats a row that a set's likelihood may be."""
+"""Largest size of a set's log likelihood, in nats per row."""
 MOST_MEMBERS = 32
 LARGEST_DISCOUNT = 16
 
 COARSE_BITS = 4
-"""Of likelihoods and regrets that are opened: finer ones tell the counts that they are of."""
+"""Fractional bits of likelihoods and regrets that are opened: finer ones would tell counts."""
 
 
 class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     """Asks for the log likelihood of the site's rows under each set's maximum-likelihood model.
 
     Of discrete variables: sum n ln(n / rows) over the cells of the set's table at the site, less
-    ``discount`` / 2 for every filled cell but one: by 1 it is freed of what a sample shows beyond
-    what is there (Miller, 1955), where cells have rows enough. Of continuous ones: -(rows / 2)
+    ``discount`` / 2 for every filled cell but one: a ``discount`` of 1 removes the bias of a sample
+    (Miller, 1955), where cells have rows enough. Of continuous ones: -(rows / 2)
     times the log determinant of their correlations, less a quarter of ``discount`` k (k - 1) for k
-    variables. Of both kinds: that of the categories, and of the numbers that of their residual
+    variables. Of both kinds: the value of the categories, plus that of the numbers' residual
     correlations after regression on an indicator of every category, less ``discount`` / 2 for every
     coefficient. The rows are those without a missing value in any column.
 
-    A site that restricts small counts joins its categories of fewer rows than ``min_cell_size``
-    with others first, and moves every number by up to a nat either way: always alike what is alike,
-    so that neither asking again nor another set that splits the rows so tells more.
+    A site that restricts small counts first joins categories of fewer rows than ``min_cell_size``
+    with others, and moves every likelihood by up to a nat either way. Sets that split the rows
+    alike are moved alike, so that neither these nor asking again tells more.
 
     Leaks:
         Exact sums over three sites have one solution in whole numbers: every site's tables. What
-        one site alone adds is known to some nats: of a category that no other site has, and this
-        one in ``min_cell_size`` rows or more, about how many they are; in many rows of which few
-        have it, how many. Two runs that differ in the discount differ by how many cells are filled.
-        Where no site restricts small counts, nothing is moved.
+        one site alone adds is known to some nats. If only one site has a category, this tells about
+        how many of its rows have it, and exactly so where few of many rows do. Two runs that differ
+        in the discount differ by how many cells are filled. Where no site restricts small counts,
+        nothing is moved.
 
     Attributes:
         n_variables: Number of aligned variables, p.
         counts: How many sets have 1, 2, ... variables.
         members: Packed positions, two bytes each, ascending within a set: the sets of one
             variable, then those of two, and so on.
-        discount: How many times what chance alone explains is taken off.
+        discount: How many times the correction for chance is subtracted.
         max_rows: Declared bound of a site's rows.
     """
 

@@ -1,7 +1,7 @@
-"""Threshold test on sums of scores: one bit per test and level is opened, and nothing else.
+"""Threshold test on sums of scores: one bit per test and level is opened, and no sum.
 
-A site's words are its scores, its parts of the thresholds at every level, its own normal score and
-whether it has one, all in whole steps of a public grid. Parts are rounded up to it.
+A site's words are its scores, its parts of the thresholds at every level, its normal score and
+whether it has one. All are whole steps of a public grid; parts are rounded up.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from cipherdag.questions.scores.score_test import (
 from cipherdag.questions.verdicts import Verdicts
 
 SCORE_BITS, FORM_BITS, SITE_BITS = 2, 5, 4
-"""Of the grids of what is compared: scores in rows, weighted scores, sites' own scores."""
+"""Fractional bits of what is compared: scores in rows, weighted scores, sites' own scores."""
 FINE_ROWS = 1 << 24
-"""Of all sites: of more, the grid of scores in rows is coarser."""
+"""Rows of all sites together; with more of them the grid of scores in rows is coarser."""
 MOST_LEVELS = 16
 """Levels at which one sum is compared."""
 LEAST_LEVEL = 1e-12
@@ -48,7 +48,7 @@ LEAST_LEVEL = 1e-12
 
 
 class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
-    """Asks whether each test rejects independence over all sites; nothing else is opened.
+    """Asks whether each test rejects independence over all sites; no sum is opened.
 
     The answer has a bit per level and test, tests fastest; then one more for each of the first
     ``able`` tests: whether any site has rows that are informative about x and y.
@@ -58,8 +58,8 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     Attributes:
         question: The tests.
-        levels: Of every test, descending; none where only ``able`` is asked.
-        able: Of how many tests, the first ones, to ask whether they can be done.
+        levels: Levels of every test, descending; none where only ``able`` is asked.
+        able: How many tests, from the first on, are also asked whether they can be done.
     """
 
     discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT, Quantity.LEVELS)
@@ -91,12 +91,12 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     @property
     def n_verdicts(self) -> int:
-        """One bit per level and test, and per test that may not be able."""
+        """One bit per level and test, and one for each of the ``able`` first tests."""
         return len(self.levels) * self.question.n_tests + self.able
 
     @property
     def n_comparisons(self) -> int:
-        """Comparisons of all tests at most: two at each level, of its form and of the sites."""
+        """Most comparisons: per test and level the form and the sites' scores, and the ``able``."""
         return 2 * len(self.levels) * self.question.n_tests + self.able
 
     def words(self, answer: FloatVector) -> IndexArray:
@@ -117,7 +117,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         return np.clip(np.concatenate(steps), *self._bounds(1)).astype(np.int64)
 
     def predicates(self, n_sites: int) -> Predicates:
-        """The tests as comparisons of sums over so many sites."""
+        """The tests as comparisons of sums over ``n_sites`` sites."""
         question, n_levels = self.question, len(self._compared)
         done, count = question.sizes > 0, int(question.sizes.sum())
         n_tests, tested = len(done), np.flatnonzero(done)
@@ -156,7 +156,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     @property
     def _compared(self) -> tuple[float, ...]:
-        """The levels whose thresholds a site has parts of: by one it says whether it is able."""
+        """The levels that sites compute parts of thresholds for; ``able`` alone needs one, too."""
         return self.levels or (LARGEST_USUAL_LEVEL,)
 
     @cached_property
@@ -166,9 +166,9 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         return np.where(self.question.sizes > 1, FORM_BITS, SCORE_BITS - coarser)
 
     def _constants(self, level: float, n_sites: int) -> FloatVector:
-        """What thresholds are above the sites' parts, on their grid, shape (B,).
+        """What each threshold has on top of the sites' parts, on their grid, shape (B,).
 
-        Of one component for rare counts; of several for rounding, as if it were one more site.
+        With one component it allows for rare counts; with several for rounding, as one more site.
         """
         sizes, rounding = self.question.sizes.astype(np.float64), n_sites / 12.0
         rounded = form_threshold(sizes * rounding, sizes**0.5 * rounding, level)
@@ -176,7 +176,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         return np.ceil(np.where(sizes > 1, rounded, rare)).astype(np.int64)
 
     def _bounds(self, n_sites: int) -> tuple[IndexArray, IndexArray]:
-        """Least and largest sum of every word over so many sites; of one, what it may say."""
+        """Least and largest sum of every word over ``n_sites`` sites; with 1, of a site's word."""
         question, n_rows = self.question, float(self.question.n_rows)
         several, table = question.sizes > 1, question.by_table
         in_rows = np.where(table, n_rows / 4.0 + 1.0, n_rows)
@@ -196,7 +196,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
 
 def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
-    """Terms by comparison and words."""
+    """Terms, sorted by comparison and then by words."""
     joined_terms = np.concatenate(terms)
     order = np.lexsort(joined_terms[:, -2::-1].T)
     return joined_terms[order]

@@ -1,4 +1,4 @@
-"""Comparison of scores of graphs over all sites, of which no score is opened."""
+"""Compares scores of graphs over all sites; no score is opened."""
 
 from __future__ import annotations
 

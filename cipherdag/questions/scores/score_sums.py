@@ -1,6 +1,6 @@
 """The score test of x and y given S, asked of any columns: scores and their null variances.
 
-Categories are compared within the configurations of S at each site (Cochran, Mantel and Haenszel).
+Categories are compared within the strata of S at each site (Cochran, Mantel and Haenszel).
 Where numbers are among the columns, each site fits its own regression of one of x and y on S, and
 scores the other one (Rao). What differs between sites is a nuisance that stays at each site.
 
@@ -38,15 +38,15 @@ from cipherdag.statistics.regression_models import (
 )
 
 MOST_COMPONENTS = 4096
-"""Of one test; a larger table is not tested."""
+"""Most components of one test; a larger table is not tested."""
 MOST_VARIANCE = 16.0
-"""Of a score, per row, at most: residuals are clipped."""
+"""Largest variance of a score, per row: residuals are clipped."""
 MOST_SCORE = 4.0
-"""Of a weighted score, per row and root of all rows, at most; what is beyond it is cut."""
+"""Largest weighted score, in roots of all rows; a site cuts its own to its share of that."""
 SUM_BITS = 10
-"""Of the grid of scores and variances that are opened: a single row adds much more."""
+"""Fractional bits of scores and variances that are opened: a single row adds much more."""
 MOST_ROWS = 1 << 32
-"""Of all sites."""
+"""All sites together have fewer rows."""
 MOST_SITE_SCORE = 8.0
 """A site's own normal score beyond which more changes no verdict."""
 
@@ -59,7 +59,7 @@ class RaoScores(NamedTuple):
         means: a of every test, shape (B,): of one component its null variance V.
         spreads: f of every test of several components, shape (T,).
         site_scores: The normal score of each test at the site by itself, shape (B,).
-        sites: 1 where there is one, likewise.
+        sites: 1 where the site has such a score, likewise.
         rows: Rows less coefficients that the test has, likewise; 0 where it is not done.
     """
 
@@ -74,18 +74,18 @@ class RaoScores(NamedTuple):
 class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     """Scores of tests of x and y given S, and moments of their squares, within each site.
 
-    Where all columns of a test are categories, a component is a cell: of the site's n rows of a
-    configuration of S, r of a category of x and c of one of y, U is O - r c / n for the count O of
-    both, and V is r (n - r) c (n - c) / (n^2 (n - 1)), added up over configurations. Elsewhere one
-    of x and y is the response of a regression on S (`scored_model`), and U is the score of each of
-    its categories with each of the other one's; V is its variance given the estimates. Of two
-    numbers U is the sum of the products of their standardised, clipped residuals given S, and V
-    that of the squared products. Of two categories the first alone has components; a response in
-    an order, or a number, has one.
+    Where all columns of a test are categories, a component is a cell. Of the site's n rows of a
+    stratum of S, r have a category of x, c one of y, and O both. U is O - r c / n, and V is
+    r (n - r) c (n - c) / (n^2 (n - 1)), each added up over strata. Elsewhere one of x and y is the
+    response of a regression on S (`scored_model`). U is then the score of each of its categories
+    with each category of the other variable; V is its variance given the estimates. Of two numbers
+    U is the sum of the products of their standardised, clipped residuals given S, and V that of the
+    squared products. A variable of two categories has components for one of them alone; a response
+    in an order, or a number, has one component.
 
-    Where a test has several components, a site divides each score by about its standard deviation,
-    had the site all rows: rare ones do not vanish beside common ones, nor outweigh them. a and f
-    are of the scores as divided (`score_test`).
+    Where a test has several components, a site divides each score by about the standard deviation
+    that the score would have if all rows were at the site. Rare categories then neither vanish
+    beside common ones nor outweigh them. a and f are of the divided scores (`score_test`).
 
     Attributes:
         categories: Number of categories of every variable, 0 for a number, shape (p,).
@@ -145,7 +145,7 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
 
     @cached_property
     def models(self) -> dict[int, Regression]:
-        """The regression of each triplet of neither kind alone, whose last predictor is scored."""
+        """The regression of each triplet of mixed columns; its last predictor is scored."""
         ordered, mixed = frozenset(self.ordered), np.flatnonzero(~(self.by_table | self.of_numbers))
         tests = [row for block in self.rows() for row in block] if len(mixed) else []
         return {

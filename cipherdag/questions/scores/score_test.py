@@ -1,19 +1,19 @@
 """The score test over all sites: whether sums of scores are beyond chance.
 
-Each component of a test (a cell of a table, a pair of residuals) has a score U, by how much the
-data differ from independence, summed over strata and sites. A test says dependent where one of
-these is exceeded:
+Each component of a test (a cell of a table, a pair of residuals) has a score U, summed over strata
+and sites: by how much the data differ from independence. A test says dependent where one of two
+thresholds is exceeded:
 
 form    sum_c (sum_k U_kc)^2 > sum_k a_k h(f_k / a_k)   for components c and sites k
 sites   the sum of the sites' own normal scores is above the line of `site_line`
 
-Site k knows the null covariance of its scores, Sigma_k. Its part of the threshold is of a_k, the
-trace of Sigma_k, and of f_k^2, the trace of Sigma_k^2 and what the fourth cumulants of rare counts
-add. The form has mean sum a_k and a variance of at most 2 (sum f_k)^2, by the triangle inequality
-of Frobenius norms. h(r) is the quantile of a chi-square of 1 / r^2 degrees of freedom over these
+Site k knows the null covariance of its scores, Sigma_k. It gives a_k, the trace of Sigma_k, and
+f_k^2, the trace of Sigma_k^2 plus what the fourth cumulants of rare counts add. The form has
+mean sum a_k and a variance of at most 2 (sum f_k)^2, by the triangle inequality of Frobenius norms.
+h(r) is the quantile of a chi-square of 1 / r^2 degrees of freedom, divided by 1 / r^2
 (Satterthwaite); directions of uneven size add up to twice its term of skewness. It is convex in r
-at levels up to .02, to half a percent, so that the sites' parts add up to an upper bound, and to
-the quantile itself where sites are alike. Of one component the threshold is z^2 V + z^4 / 6 for its
+at levels up to .02, to half a percent. So the sites' parts add up to an upper bound, and to the
+quantile itself where sites are alike. With one component the threshold is z^2 V + z^4 / 6 for its
 variance V: the constant keeps the level where a count is rare. Over all V, a Poisson count exceeds
 it with 1.1 times the nominal chance at .01, 1.2 times at .001, twice at 1e-5. The sites' own tests
 see a dependence whose direction differs from site to site.
@@ -34,17 +34,17 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 
 SITES_SHARE = 0.1
-"""Of the level, for the sites' own tests."""
+"""Share of a test's level that the sites' own tests have."""
 RARE = 0.25
-"""Of z^4: what a quantile grows by r^2 where counts are too rare for one degree of freedom."""
+"""A quantile gains this times z^4 (r^2 - 1) where counts are too rare for one degree of freedom."""
 FULL_SKEW = 9.0
-"""z^2 - 1 from which on uneven directions add as much again to what skewness adds."""
+"""From this value of z^2 - 1 on, directions of uneven size double what skewness adds."""
 LEAST_P = 1e-300
 LEAST_MEAN = 1e-100
-"""Below it a ratio could have no square."""
+"""A smaller mean counts as 0: the square of a ratio to it could overflow."""
 LEAST_RATIO = 1e-4
 STEPS = 6
-"""In which a least level is found to ten digits."""
+"""Iterations that find a least level to ten digits."""
 
 
 def rare_constant(level: float) -> float:
@@ -55,7 +55,7 @@ def rare_constant(level: float) -> float:
 
 
 def form_level(alpha: float) -> float:
-    """What of a test's level the form has."""
+    """The part of a test's level that the form has."""
     return (1.0 - SITES_SHARE) * alpha
 
 
@@ -67,12 +67,12 @@ def site_threshold(alpha: float) -> float:
 
 
 def form_threshold(mean: FloatVector, spread: FloatVector, level: float) -> FloatVector:
-    """A h(f / a): parts of thresholds of forms, shape (B,); 0 where nothing varies.
+    """Parts of the forms' thresholds, a h(f / a), shape (B,); 0 where nothing varies.
 
     Args:
         mean: a, shape (B,).
         spread: f, likewise.
-        level: Of the forms.
+        level: Level of the forms.
     """
     varies = mean > LEAST_MEAN
     ratio = np.where(varies, spread / np.where(varies, mean, 1.0), 1.0)
@@ -85,7 +85,7 @@ def most_of_threshold(mean: FloatVector, n_sites: int, level: float) -> FloatVec
     Args:
         mean: The largest sum of the sites' means, shape (B,).
         n_sites: How many sites there are.
-        level: Of the forms.
+        level: Level of the forms.
     """
     one = form_threshold(np.ones(1), np.ones(1), level)
     # r^2 (1 - r) is 4 / 27 at most, and f^2 at most a^2 + a / 2

@@ -140,10 +140,10 @@ class SiteSession:
 
 @dataclass(frozen=True, slots=True)
 class FolderLimits:
-    """The limits that a folder adds: revoked names, approved runs, and today's use.
+    """The limits that a folder adds: revoked names, approved runs, and what was used so far.
 
-    ``runs`` is where runs are recorded, ``asked`` holds the bits that were found, and ``bits``
-    counts them.
+    ``runs`` is the folder where runs are recorded. ``asked`` records the bits that were found, and
+    ``bits`` counts them against the policy.
     """
 
     revoked: frozenset[str]

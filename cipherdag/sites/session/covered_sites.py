@@ -19,12 +19,12 @@ class CoveredSites:
     index: int
 
     def names(self, positions: tuple[int, ...]) -> list[str]:
-        """The names of these sites."""
+        """The names of the sites at these positions."""
         names = self.plan.names
         return [names[position] for position in positions]
 
     def groups(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
-        """The sites, and the groups of those that lack the same variables, if any lacks some."""
+        """Names of the sites, and of groups that lack the same variables, if any lacks some."""
         measured = self.plan.measured
         groups = () if measured.everywhere else measured.groups(positions)
         return self.names(positions), [tuple(self.names(group)) for group in groups]
@@ -33,7 +33,7 @@ class CoveredSites:
         """Refuse sites that are not enough, or were not ``among`` those there before.
 
         Raises:
-            CohortError: They are not in order, not those, without this site, or too few.
+            CohortError: They are not in order, were not there, lack this site, or are too few.
         """
         ascending = all(map(lt, positions, positions[1:]))
         if not ascending or (positions != among and not set(positions) <= set(among)):

@@ -72,10 +72,10 @@ Kind = TypeVar("Kind", Offer, Seals, Chance)
 class SiteProfile:
     """A site's identity, and the pinned public identity keys of others, 32 bytes each.
 
-    ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
-    says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
-    lack some. ``witness`` remembers the others' ledgers; a site in memory has none, and no
-    ``rows_digest``, which is keyed: what was asked of these rows is not asked again.
+    By the schema ``labels`` are the positions of the labels, ``determined`` says which variables
+    follow from others, and ``lacking`` which ones a site lacks, for sites that lack some.
+    ``witness`` remembers the others' ledgers. ``rows_digest`` is keyed; by it bits that were found
+    of the same rows are not asked again. A site in memory has neither of the two.
     """
 
     name: str
@@ -114,10 +114,10 @@ class SetUp:
         read: Reads what every site is sent; itself by default.
 
     Raises:
-        KeyAgreementError: The plan says of a site that it lacks other variables than the schema.
+        KeyAgreementError: By the plan a site lacks other variables than by the schema.
 
     Attributes:
-        state: The state of the session, which `protocol.states` says what to admit in.
+        state: The state of the session; `protocol.states` says which requests it admits.
     """
 
     state: State
@@ -212,7 +212,7 @@ class SetUp:
         return key
 
     def _beacon_of(self, chances: Sequence[bytes]) -> bytes:
-        """The beacon of all sites' numbers; raises KeyAgreementError for a foreign one."""
+        """The beacon of all sites' numbers; KeyAgreementError if a site committed to another."""
         return self._read.beacon(self.plan, [offer.commitment for offer in self._offers], chances)
 
     def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes]:
@@ -275,7 +275,7 @@ class SetUp:
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
     def _party(self, context: Context) -> Party:
-        """This site's part in secure tests: a key with all that have a role; or if it has one, all.
+        """This site's part in secure tests, and its keys: with sites that have a role, or all.
 
         Raises:
             KeyAgreementError: The coordinator, which deals for two sites, offered no keys.

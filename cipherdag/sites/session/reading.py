@@ -30,7 +30,7 @@ PURPOSES: Final = {
     Seals: ("seals", b"sealed"),
     Chance: ("chance", b"chances"),
 }
-"""What these messages are about, and what the digest of all of them is for."""
+"""For each kind of message its topic, and the purpose of the digest of all sites' messages."""
 
 
 def read_relayed(
@@ -44,7 +44,7 @@ def read_relayed(
 
     Args:
         envelopes: A signed message of every site.
-        kind: What they say.
+        kind: The type of their bodies.
         cohort: Who signed them.
         session: The session that they belong to.
         before: The digest that the new one goes on from.
@@ -90,7 +90,7 @@ ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "Floa
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The functions by which a site reads both, and derives graphs, roles, digests and batches."""
+    """The functions by which a site reads messages and sums, and derives all that follows."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum
@@ -104,4 +104,4 @@ class Reading:
 
 
 ALONE: Final = Reading()
-"""Whatever it reads, it reads itself."""
+"""The functions of a site that reads and derives everything itself."""

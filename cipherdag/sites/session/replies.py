@@ -1,4 +1,4 @@
-"""A site's reply in its ledger, and what a refusal says.
+"""Records a site's replies in its ledger, and makes its refusals.
 
 Leaks:
     A refusal names its error in the set-up; in a round it is always the same.
@@ -39,7 +39,7 @@ def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
 
 
 def _shown(ready: Ready) -> tuple[int, str]:
-    """The number of values that the end of a set-up shows, and the kinds of them."""
+    """How many values the last reply of a set-up shows, and their kinds as the ledger has them."""
     parts = (
         ("+label-positions", len(ready.labels)),
         ("+relations", sum(len(each.columns) for each in ready.relations)),

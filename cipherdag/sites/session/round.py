@@ -1,6 +1,6 @@
-"""One round at a site, and what a site with a folder does about its bits.
+"""One round at a site, and its bits: at a site with a folder they are recorded.
 
-It recalls them, counts them, and keeps them.
+The record recalls bits of earlier runs, counts new ones against the budget, and keeps them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from cipherdag.sites.record.asked_bits import AskedBits
 class Round:
     """The round that was answered last.
 
-    Where sums are never opened ``recall`` is what is known of its bits, and ``seat`` this site's
-    part in finding the others.
+    Where sums are never opened, ``recall`` has the bits known before, and ``seat`` is this site's
+    part in computing the others.
     """
 
     ask: Ask
@@ -55,7 +55,7 @@ class FoundBits:
         Where there are none, the bits that are to be found are counted.
 
         Raises:
-            ForgedSumError: A bit that was told is another one here.
+            ForgedSumError: A bit that was sent has another value in the record.
             PolicyRefusedError: More would be found than the policy allows.
             SiteNotReadyError: The record cannot be read.
         """
@@ -68,9 +68,9 @@ class FoundBits:
         return ()
 
     def keep(self, current: Round, sums: bytes, said: Signed | Verdicts) -> None:
-        """Record bits that were signed by this site, or by both holders.
+        """Record bits that were signed by this site, or by both computing parties.
 
-        Bits that differ from earlier ones are recorded, too: whoever tries on would learn by which.
+        Bits that differ from earlier ones are recorded, too: more tries would show which ones do.
 
         Raises:
             ForgedSumError: A bit differs from an earlier one; nothing leaves, now or in later runs.

@@ -9,11 +9,11 @@
     open       once per round and ciphertext
     secure     a step of this site's role, once and in turn; see `privacy.mpc.seat`
 
-Which of them a state admits says `protocol.states`. Where sums are never opened, a question counts
+`protocol.states` says which requests a state admits. Where sums are never opened, a question counts
 as answered once this site has sent its parts.
 
-An ask may also follow an unfinished round: it is given up, since this site releases nothing of it
-any more. It then asks for the same step again, of fewer sites; the answer is not computed anew. A
+An ask may also follow an unfinished round. That round is given up: this site releases nothing of it
+any more. The ask names the same step again, and fewer sites; the answer is not computed anew. A
 message that repeats the last one of its kind byte for byte gets the same bytes again.
 """
 
@@ -80,17 +80,19 @@ class Rounds:
     """Answers the rounds of one session.
 
     Attributes:
-        plan: What it was opened with.
+        plan: The plan of the session.
         program: Says what is asked; run here as at every other site.
         index: This site's position in the cohort.
-        keys: What this site's set-up came to.
-        sums: What was opened before, in this and in other runs.
+        keys: The keyring that this site's set-up ended in.
+        respondent: Computes this site's answers from its rows.
+        policy: The limits of this site.
+        sums: Which sums were opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         record: Keeps the sums, where the site has a folder.
         bits: Recalls, counts and keeps the bits, likewise.
         read: Reads what every site is sent.
-        state: The state of the session, which `protocol.states` says what to admit in.
+        state: The state of the session; `protocol.states` says which requests it admits.
     """
 
     plan: Plan
@@ -208,10 +210,7 @@ class Rounds:
     def _contributed(
         self, current: Round, words: IndexArray | None, found: tuple[bytes, ...]
     ) -> Share:
-        """The words in sealed parts; from now on the question counts as answered.
-
-        Without words, in their place, bits that were found before.
-        """
+        """The words in sealed parts, or bits found before; the question counts as answered now."""
         tests, recall, share = self.keys.secure_tests, current.recall, b""
         if tests is not None and recall is not None and recall.rest and words is not None:
             batch = self.read.batch(tests.context, current.ask, recall, self._sums)

@@ -4,9 +4,9 @@ A message goes one way: it is opened once and admitted (`admission`), and answer
 is the answer protected, recorded in the ledger and sent. For every reply that leaves there is one
 record in the ledger, whatever it is; else nothing leaves.
 
-The keys of a session are held in memory and die with this object, with the end of the run, or with
-the plan to the next one. A run goes on after its coordinator was restarted, since a message that
-repeats the last one gets the same bytes; it does not go on at a site that was restarted.
+The keys of a session are held in memory. They are gone with this object, at the end of the run, or
+once the next plan is admitted. A run survives a restart of its coordinator, since a message that
+repeats the last one gets the same bytes. It survives a restart of the site only by `take_up`.
 
 Leaks:
     Its replies, and that it refuses: a refusal in a round is always the same, so that it answers no
@@ -84,7 +84,7 @@ from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 
 BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, WAITS, REPEAT, REPAIRED, ENGINE_START})
-"""What leaves in a session that may still be begun anew."""
+"""Kinds of records after which a session may still be begun anew."""
 
 log = logging.getLogger("cipherdag.site")
 

@@ -91,7 +91,7 @@ def open_site(
         identity: Its signing key.
         study: The active study.
         programs: Makes the program of a plan; what the site has installed by default.
-        looked_at: Digests of rows of which its log says already what is suspicious.
+        looked_at: Digests of the rows whose suspicious values were logged already.
 
     Raises:
         SiteNotReadyError: The policy is not valid, a key is open to others, or the record of
@@ -148,7 +148,7 @@ def open_site(
 
 
 def _look_at(table: SiteTable, shown: bytes, looked_at: set[bytes]) -> None:
-    """Say in the site's log what its rows are, and its columns to each other, once."""
+    """Log once what is suspicious in the rows, and relations of columns that are not declared."""
     if shown in looked_at:
         return
     looked_at.add(shown)
@@ -160,7 +160,7 @@ def _look_at(table: SiteTable, shown: bytes, looked_at: set[bytes]) -> None:
 
 
 class KeptSite:
-    """A site as its own process keeps it: read anew for every run, and held while a run goes on.
+    """A site in its own process: its folder is read anew for every run, and held during the run.
 
     The folder is locked until the process ends: one process answers for a site.
 
@@ -247,7 +247,7 @@ class KeptSite:
         return False
 
     def _answered(self, site: SiteRuntime | RefusingSite, said: Incoming, message: bytes) -> bytes:
-        """The answer; where the run outlasts this process, once it is written down."""
+        """The answer; where runs outlast this process, it is written to the session log first."""
         if self._log is None or isinstance(site, RefusingSite):
             return site.answer(said)
         held, repeats, draws = site.session, site.repeats(said), list[bytes]()
@@ -320,7 +320,7 @@ class KeptSite:
         os.close(self.held)
 
     def _forget(self, session: bytes) -> None:
-        """Forget the keys of the run before, which never comes back, and expect ``session``."""
+        """Forget the keys of the last run, which then cannot go on, and expect ``session``."""
         if self._began():
             self._ended.add(self._session)
         self._session, self._open = session, None

@@ -27,7 +27,7 @@ _Plain = dt.date | dt.time | dt.timedelta | UUID
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextCells:
-    """Cells as text, "" where empty; with an index, (rows,), the texts are the distinct ones.
+    """Cells as text, "" where empty; an index, shape (rows,), points into distinct texts.
 
     Truth values read "True" and "False".
     """
@@ -83,7 +83,7 @@ class RawTable:
         types: What a database or DataFrame declares of every column, None where it does not say;
             empty for a source that declares nothing.
         file: What errors call the table, once it is opened.
-        location_of: What its user calls a row, by its position among all rows that were read.
+        location_of: Names a row as its user sees it, from its position among the rows read.
     """
 
     names: tuple[str, ...]
@@ -112,7 +112,7 @@ class Source:
         suffix: The end of its name, in any case, where that tells the kind.
         magic: The bytes that tell the kind otherwise.
         offset: Position of these bytes in the file.
-        endings: Of names that promise this kind.
+        endings: Endings of names that promise this kind.
     """
 
     words: str

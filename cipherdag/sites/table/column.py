@@ -48,7 +48,7 @@ class Column:
         synonyms: Other spellings of a category, by category.
         unit: Of its numbers, such as "mmol/L".
         plausible: The least and the greatest number that can be right; empty: any.
-        date: How its dates count as numbers, such as "days since 2000-01-01"; empty: numbers.
+        date: How its dates become numbers, such as "days since 2000-01-01"; empty: no dates.
         concepts: Codes of what is measured, by vocabulary, such as OMOP, LOINC, ICD or SNOMED.
         unmeasured_at: Names of the sites that did not measure it, and do not read it.
         comment: Written above the column by ``Schema.dumps``; not compared.
@@ -124,12 +124,12 @@ class Column:
     def canonical(self) -> bytes:
         """The properties that sites must agree on, as deterministic ASCII without line breaks.
 
-        Holds name, kind, categories, edges and label mark, and "ordered", unit, date rule and the
-        sites that lack it where they are: these say what a number means, and whose. How a site
-        writes a category or a missing value, whether it may be constant there, and what it takes
-        for a mistake is its own affair. Concept codes stand for a meaning that several of them may
-        have, and change with their vocabularies: `schema diff` compares them, and a site that adds
-        one does not end a study.
+        Holds name, kind, categories, edges and label mark, and if given "ordered", unit, date rule
+        and the sites that lack it: these say what a number means, and whose it is. Each site
+        decides how it writes a category or a missing value, whether the column may be constant
+        there, and what it takes for a mistake. Concept codes are not held, since several codes may
+        have one meaning, and they change with their vocabularies: `schema diff` compares them, and
+        a site that adds one does not end a study.
         """
         content = [self.name, self.kind, self.categories, self.edges, self.label]
         content += ["ordered"] * self.ordered

@@ -32,7 +32,7 @@ _MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "nd", "n.d.", "unknown", "missing")
 ) | frozenset(("unbekannt", "?", ".", "-", "--", "*"))
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
-_LOOKS_OF_NUMBERS = 5  # of the hints below
+_LOOKS_OF_NUMBERS = 5  # the first hints below
 _DAY_FIRST = f'for dates such as 31.05.2024 also date_format = "%d.%m.%Y" {DECLARED}'
 _HINTS = (
     (
@@ -93,7 +93,7 @@ class _CategoryCodes(dict[str, int]):
 
 
 class ColumnReader:
-    """Turns one column's cells into codes or values and remembers the first cell that is none."""
+    """Turns one column's cells into codes or values, and remembers the first bad cell."""
 
     def __init__(self, column: Column, position: int) -> None:
         self.column = column
@@ -122,7 +122,7 @@ class ColumnReader:
         return codes
 
     def raise_fault(self, location_of: Callable[[int], str]) -> None:
-        """Raise the error for the first bad cell, if there was one, in its row's name."""
+        """Raise the error for the first bad cell, if there was one; it names the cell's row."""
         if self._fault is not None:
             row, text = self._fault
             raise self._error(text, location_of(row))

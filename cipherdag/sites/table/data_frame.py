@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BATCH_ROWS = 2**16
-"""Read at a time: 37 columns of numbers are 20 MB, as far as a file's own blocks are no larger."""
+"""Rows read at a time: 37 columns of numbers take 20 MB, unless a file's blocks are larger."""
 _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index without a name
 
 
@@ -50,7 +50,7 @@ def _pandas_table(frame: pd.DataFrame) -> RawTable:
 
 
 class _Columns(Sequence["Cells"]):
-    """The cells of a frame's columns, each made when it is asked for: all at once would be many."""
+    """The cells of a frame's columns, each made when it is asked for, which saves memory."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._width = frame.shape[1]
@@ -73,7 +73,7 @@ class _Columns(Sequence["Cells"]):
 
 
 def declared_type(series: pd.Series) -> ColumnType | None:
-    """The type of an ordered categorical column, or one of lists; None of another."""
+    """The type of an ordered categorical column or of a column of lists; None for any other."""
     import pandas as pd
 
     if series.dtype == object:

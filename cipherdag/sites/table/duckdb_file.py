@@ -1,4 +1,4 @@
-"""Reading a table of a DuckDB file, which is opened read-only and without access to others.
+"""Reading a table of a DuckDB file, which is opened read-only; no other file can be opened by it.
 
 Leaks:
     Nothing: DuckDB may open no other file and load nothing over the network.

@@ -1,4 +1,4 @@
-"""How a site's file is written, where it is not written as the study's files are.
+"""Describes how a site's file is written, where this differs from the study's notation.
 
 In ``site.toml`` the table ``[source]`` says it of the site's data; for a command a ``.toml`` file
 says it, which stands wherever a data file can stand:
@@ -8,8 +8,8 @@ says it, which stands wherever a data file can stand:
     decimal = ","
     encoding = "cp1252"
 
-It is a site's affair, so that the sites' files may differ while they share one schema. A draft of a
-schema says it in ``[sources."patients.csv"]``, for files of that name. The study's notation has a
+Each site describes its own file, so that files may differ while sites share one schema. A draft of
+a schema describes files of a name in ``[sources."patients.csv"]``. The study's notation has a
 decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31, with a time of
 the day if need be). Another one is declared; only a draft proposes one, and a person reads it.
 """

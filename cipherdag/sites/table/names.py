@@ -1,6 +1,6 @@
 """Normal forms of what is written in a table: names, category values and numbers.
 
-Two sites agree on a name only if both write it the same way, so names are compared in Unicode
+Two sites agree on a name only if both write it the same way. Names are compared in Unicode
 normalisation form C (UAX #15), without surrounding white space, and sorted by code point. Case
 counts. Characters that cannot be seen are refused, so that no two names look alike and differ.
 """
@@ -61,12 +61,12 @@ def hidden_character(text: str) -> str | None:
 
 
 def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
-    """Words with letters of one shape of several alphabets, or of another one than most words.
+    """Words that mix alphabets with letters of one shape, or are of another one than most words.
 
-    Single letters, as in "β-blocker", and invisible letters within a word are told apart likewise.
+    A word of a single letter, as in "β-blocker", is left out. Invisible letters are found, too.
 
     Returns:
-        The alphabets of each such word, by their names in Unicode; none of invisible letters.
+        The alphabets of each such word, by their names in Unicode; none for an invisible letter.
     """
     words = re.findall(r"[^\W\d_]+", text)
     alphabets = {word: _alphabets(word) for word in words}
@@ -139,7 +139,7 @@ def truth_value(text: str) -> bool | None:
 
 
 def nearest(text: str, candidates: Sequence[str]) -> str | None:
-    """The candidate that a text most likely spells, or None: same loose form, truth, letters."""
+    """The candidate most like a text, or None: by loose form, else truth value, else letters."""
     forms, truth = loose_forms(text), truth_value(text)
     matches = [each for each in candidates if forms & loose_forms(each)]
     if truth is not None:
@@ -185,7 +185,7 @@ def parse_numbers(
 ) -> tuple[NDArray[np.float64], int]:
     """The numbers of n cells, NaN where one is missing, and the first that is none, or -1.
 
-    What stands for a missing value is trimmed; "" always does.
+    The texts in ``missing`` are trimmed; "" is always a missing value.
     """
     present = [text != "" and text not in missing for text in texts]
     cells = [text for text, there in zip(texts, present, strict=True) if there]

@@ -1,7 +1,7 @@
 """A site's table read into cells, from the sources that one may come from: a closed register.
 
-A source costs a file that opens and declares it, and its line here; what it needs is imported once
-one is opened.
+A new source takes a file that opens and declares it, and a line here; the libraries that it needs
+are imported once a table of this source is opened.
 Nothing is guessed: a header that repeats a name, hides a character or leaves a name empty is
 refused instead of being mended.
 """
@@ -93,7 +93,7 @@ READABLE = ", ".join(source.words for source in SOURCES[:-1]) + f", or {SOURCES[
 
 
 def source_of(path: Path) -> Source:
-    """The source that a file is of: its name or its first bytes tell, and nothing makes it a CSV.
+    """The source that a file is of, by its name or its first bytes; a CSV where neither tells.
 
     Raises:
         OSError: The file cannot be read.
@@ -158,7 +158,7 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
 
 
 def _described(source: str | os.PathLike[str] | DescribedFile) -> DescribedFile:
-    """The file and how it is written; a .toml may say so of another file."""
+    """The file and its description; a .toml may name another file and describe that."""
     described = (
         source if isinstance(source, DescribedFile) else DescribedFile(Path(source), AS_USUAL)
     )

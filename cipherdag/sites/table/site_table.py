@@ -102,7 +102,7 @@ class SiteTable:
         return codes if self.values is None else np.where(discrete, codes, self.values)
 
     def scored_numbers(self) -> ValueArray:
-        """The same with categories that are all numbers as these, where there are three or more."""
+        """As `numbers`, but three or more categories that are all numbers count as such."""
         numbers = self.numbers()
         scored = [
             (position, np.array(column.scores))
@@ -201,7 +201,7 @@ def load_table(
         folder: Where rows are put aside that are more than memory should hold; see `SiteTable`.
 
     Raises:
-        OutputError: There is no room for them.
+        OutputError: There is no room for the rows that are put aside.
         UnreadableDataError: If the file is no table.
         EmptyDataError: If there is no row.
         TooFewRowsError: If there is one row.

@@ -1,8 +1,8 @@
 """Reading a table of any SQL database through SQLAlchemy, in blocks and without writing.
 
 PostgreSQL reads in one read-only transaction of isolation level REPEATABLE READ with a cursor at
-the server, SQLite opens its file read-only and attaches no other. Of other databases only the
-transaction is certain, which is rolled back: give such a site a user that may do nothing but read.
+the server, SQLite opens its file read-only and attaches no other. For other databases the only
+safeguard is a transaction that is rolled back: give such a site a user that may only read.
 
 Leaks:
     Nothing leaves the site. A driver's own words are passed on only where they speak of the query,
