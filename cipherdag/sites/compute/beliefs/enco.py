@@ -26,11 +26,11 @@ from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 
 GAMMA_RATE, GAMMA_BETAS = 2e-2, (0.9, 0.9)
 THETA_RATE, THETA_BETAS = 1e-1, (0.9, 0.999)
-NEVER_INTERVENED = 0.1
+NEVER_INTERVENED = 0.1  # share of a step that orients a pair without any intervention
 EPSILON = 1e-8
 SDI_RATE, SDI_BETAS = 5e-2, (0.9, 0.999)
-TWO_CYCLES = 4.0
-TEMPERATURE = 4.0
+TWO_CYCLES = 4.0  # weight of the penalty on cycles of two edges
+TEMPERATURE = 4.0  # divides the log-likelihoods by which SDI weights graphs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +140,7 @@ class Enco:
         return self._logits
 
     def _order(self, steps: int) -> list[int]:
-        """Draws the regime of each step, -1 for none: all in turns, in random order."""
+        """Draws each step's regime, -1 for the observational one; a turn has all, shuffled."""
         kinds = list(range(len(self._regimes.rows)))
         # only observational rows inform on edges between variables without an intervention
         if not kinds or bool(self._free_pairs.any()):
@@ -173,8 +173,8 @@ class Enco:
 def likelihood_gradient(graphs: Tensor, nll: Tensor, probability: Tensor, rows: int) -> Tensor:
     """Computes s(gamma_ij) minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
 
-    ``nll`` has the means over so many rows of the negative log-likelihoods under each of K graphs,
-    bool of shape (K, p, p). The result, (p, p), is the gradient in gamma of the expected one.
+    ``nll``, (K, p), is the mean negative log-likelihood of ``rows`` rows under each of K graphs,
+    bool of shape (K, p, p). The result, (p, p), is the gradient in gamma of its expectation.
     """
     # untempered, the likelihood of a batch would give one graph all the weight
     weights = torch.softmax(-nll * rows / TEMPERATURE, dim=0)
