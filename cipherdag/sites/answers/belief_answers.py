@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 ROW_STEP = 25
 """Rows of an intervention are rounded to multiples of it where small counts are restricted."""
 WEIGHT_STEPS = 8
-"""There, weights are rounded to multiples of one over it."""
+"""Where small counts are restricted, weights are rounded to multiples of one over this."""
 
 
 def stepped_rows(counts: FloatVector, least: int) -> FloatVector:
