@@ -222,11 +222,11 @@ def _install(site: SiteFolder, chain: bytes, study: Study, approval: Path) -> No
         begun = in_use.not_valid_before_utc <= datetime.now(UTC)
         if begun and given.not_valid_after_utc <= in_use.not_valid_after_utc:
             return
-        _see_that_it_is_stopped(site, approval)
+        _check_stopped(site, approval)
     write_whole(site.tls_chain, chain.decode("ascii"))
 
 
-def _see_that_it_is_stopped(site: SiteFolder, approval: Path) -> None:
+def _check_stopped(site: SiteFolder, approval: Path) -> None:
     """Refuse a new certificate while the site is started: it would count from the next start."""
     if is_locked(site.path / START_LOCK):
         at = f"--dir {site.path}"

@@ -115,7 +115,7 @@ def load_sites(
     if drafted and constants:
         tables = without_constants(tables)
     tables = with_relations(tables) if relations else tables
-    odd = _odd(tables)
+    odd = _suspicions(tables)
     for said in odd:
         log.warning("%s", said)
     if odd and drafted:
@@ -254,7 +254,7 @@ def without_constants(
     return {name: table.narrowed(reduced) for name, table in tables.items()}
 
 
-def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
+def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
     """The suspicions about all tables, with the values concerned, which stay in this process.
 
     One line names all columns and sites with the same suspicion.

@@ -43,7 +43,7 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
     every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
     missing = np.array([view.open_rows.missing(v).any() for v in range(p)], dtype=bool)
-    hints = np.zeros((5, p))  # of location, spread and size; the latter two with 1
+    hints = np.zeros((5, p))  # location, then spread and size, each with a 1 if there is one
     if question.marks:
         columns = (_hinted(v, view) for v in np.flatnonzero(numbers).tolist())
         hints[:, numbers] = column_hints(columns, min_cell_size)

@@ -67,7 +67,7 @@ class SiteView:
         parent: The view whose rows these were resampled from, if they were: tables that it
             withholds are withheld here.
         table: The rows without interventions; None where only arrays are there.
-        experiments: All rows, from which beliefs are learnt; None likewise.
+        experiments: All rows, from which beliefs are learnt; None where ``table`` is.
         make_test: Makes the test that a question names, in place of a test of the table.
         make_scores: Makes the scores that a question names, in place of those of the table.
         learn: Answers Fed-CD's questions, in place of training on the table.

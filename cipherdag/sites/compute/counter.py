@@ -136,10 +136,10 @@ class DiscreteColumns:
         starts = np.flatnonzero(np.diff(np.cumsum(cells) // self._piece_cells, prepend=-1))
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
-            counts = self._once if self._many else self._counts
+            counts = self._set_counts if self._many else self._counts
             yield piece, counts(sets[piece].T, bases[:, piece], cells[piece])
 
-    def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
+    def _set_counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
         """Counts as `_counts`, but counts a set only once if it occurs in several orders."""
         order = np.argsort(digits, axis=0)
         sets, set_of = np.unique(

@@ -14,7 +14,7 @@ from cipherdag.sites.table.stored_rows import taken_rows
 
 FEW_VALUES = 32
 """Sums of a numeric column of at most this many distinct values would disclose counts."""
-_SOME = 100  # rows that are looked at first; measurements have many values already in these
+_FIRST_ROWS = 100  # rows that are looked at first; measurements have many values already in these
 
 log = logging.getLogger("cipherdag.site")
 
@@ -82,7 +82,7 @@ class Rows:
 
 def few_valued(values: NDArray[np.float64]) -> BoolVector:
     """Which columns of numbers, shape (n, p), have few distinct values but NaN, shape (p,)."""
-    few = _few(values[:_SOME].T)
+    few = _few(values[:_FIRST_ROWS].T)
     for v in np.flatnonzero(few).tolist():
         few[v] = _few(values[None, :, v])[0]
     return few

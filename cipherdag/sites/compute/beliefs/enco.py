@@ -2,9 +2,9 @@
 
 Two stages alternate. Distribution fitting trains every variable's network on observational rows
 under graphs drawn from the current belief. Graph fitting draws graphs, evaluates the networks on
-rows of one regime at a time, and updates the logits: ENCO those of edges and orientations, by
-score-function estimators of low variance; SDI those of edges alone, towards the frequency of each
-edge in graphs weighted by their likelihood, with a penalty on cycles of two edges.
+rows of one regime at a time, and updates the logits. ENCO updates those of edges and orientations,
+by score-function estimators of low variance. SDI updates those of edges alone, towards each edge's
+frequency in graphs weighted by likelihood, with a penalty on cycles of two edges.
 
 Sources: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR
 2022; Ke et al., "Learning neural causal models from unknown interventions", arXiv 1910.01075,
@@ -75,7 +75,7 @@ def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor
 
     Of K graphs, bool of shape (K, p, p), losses have shape (K, p), and weights (K,) are equal for
     graphs drawn from the belief. The differences P - M, shape (p, p), are 0 where an edge is in all
-    or in none of the graphs; the mask of those that can be estimated comes with them.
+    or in none of the graphs. A mask of all other edges, whose P - M is estimated, comes with them.
     """
     edges = graphs.to(nll.dtype)
     weighted = nll * weights[:, None]

@@ -1,8 +1,8 @@
 """G2 and Pearson's chi-square test the conditional independence of discrete variables.
 
-Statistics are summed as fixed-point integers. Integer sums do not depend on their order, so an
-outcome is the same to the last bit whichever tests share its batch, however much memory there is,
-and with x and y or the conditioning set in any order.
+Statistics are summed as fixed-point integers, whose sums do not depend on their order. So an
+outcome is the same to the last bit whichever tests share its batch, and however much memory there
+is. Nor does the order of x and y, or of the conditioning set, change it.
 """
 
 from __future__ import annotations

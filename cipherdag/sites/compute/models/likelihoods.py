@@ -221,8 +221,8 @@ def _chances(
     """Logarithms of totals, and probabilities with their products.
 
     Logits are against one more category, shape (c, ...), of magnitudes below ``bound``. Logarithms
-    have shape (...), or are of `TOGETHER` rows each where logits are small; then come probabilities
-    p, p (1 - p) and -p q of every two, upper triangle by rows, shape (c + c (c + 1) / 2, ...).
+    have shape (...), or are of `TOGETHER` rows each where logits are small. The second array holds
+    p, then p (1 - p) and -p q as an upper triangle by rows, shape (c + c (c + 1) / 2, ...).
     """
     count, safe = len(logits), bound <= SAFE_LOGIT
     if parts is None:

@@ -2,8 +2,8 @@
 
 Sites differ in level: other machines, other patients. An intercept per site absorbs that, but its
 gradient would be one site's sum. So each site maximises over its own intercepts at the coefficients
-that are asked about, and answers likelihood, gradient and Hessian of the profile likelihood, which
-add up over sites to those of the regression with an indicator of every site.
+that are asked about. It answers likelihood, gradient and Hessian of the profile likelihood. Summed
+over sites these are the ones of the regression with an indicator of every site.
 
 Source: Murphy and van der Vaart, JASA 95 (2000) 449-465, on profile likelihoods; for linear models
 this is the within estimator (Wooldridge, Econometric Analysis, section 10.5).
@@ -182,7 +182,7 @@ def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, observed: Arr
 def profiled_slope(slope: FloatVector, square: FloatMatrix, n_intercepts: int) -> FloatVector:
     """Derivatives of a sum over a site's rows whose intercepts follow the other coefficients.
 
-    ``slope`` is by all coefficients as if none followed, shape (m,), ``square`` minus the Hessian
+    ``slope``, (m,), has the derivatives with intercepts held fixed, ``square`` is minus the Hessian
     of the site's likelihood; each of the intercepts stands in front of its output's coefficients.
     """
     at, rest = _split(len(slope), n_intercepts)

@@ -167,16 +167,16 @@ class _Residuals:
         if len(self._groups) == len(self._groups[0].numbers) == 1:
             (left, first), (right, second) = (distinct_numbers(side) for side in index.T)
             if len(left) * len(right) <= DENSE * len(index):
-                total, squares = self._sums(_of_each)
+                total, squares = self._sums(_residual_sums)
                 mean, size = self._moments(total, squares)
-                score, variance = self._sums(partial(_of_all, left, right), mean, size)
+                score, variance = self._sums(partial(_products_of_all, left, right), mean, size)
                 unit = size[index].prod(axis=1)
                 return score[first, second] / unit, variance[first, second] / unit**2
         left, right = index.T
-        total, squares, ab, aab, abb, aabb = self._sums(partial(_of_raw, left, right))
+        total, squares, ab, aab, abb, aabb = self._sums(partial(_raw_sums, left, right))
         mean, size = self._moments(total, squares)
         if (FURTHEST * size < CLIP + np.abs(mean)).any():
-            score, variance = self._sums(partial(_of_two, left, right), mean, size)
+            score, variance = self._sums(partial(_products_of_tests, left, right), mean, size)
         else:  # in deviations from the means
             (a, b), (aa, bb), n = mean[index].T, squares[index].T, self._columns.count
             score = ab - n * a * b
@@ -230,26 +230,26 @@ class _Residuals:
             yield made[0] if one else functions_of(block).concatenate(made), counts
 
 
-def _of_each(block: Array) -> tuple[Array, ...]:
+def _residual_sums(block: Array) -> tuple[Array, ...]:
     """Residuals and their squares, summed, shape (E,) each."""
     return block.sum(axis=1), dots(block, block)
 
 
-def _of_all(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+def _products_of_all(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
     """Products of each residual on the left with each on the right, and the squared products."""
     one, other = block[like(left, block)], block[like(right, block)]
     return one @ other.T, (one * one) @ (other * other).T
 
 
-def _of_two(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+def _products_of_tests(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
     """Products of two residuals, and the squared products, shape (B,) each."""
     both = block[like(left, block)] * block[like(right, block)]
     return both.sum(axis=1), dots(both, both)
 
 
-def _of_raw(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+def _raw_sums(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
     """Sums of a and a^2, of all residuals, and of ab, a^2 b, a b^2 and (ab)^2, of each test."""
     one, other = block[like(left, block)], block[like(right, block)]
     both = one * other
     of_both = both.sum(axis=1), dots(both, one), dots(both, other), dots(both, both)
-    return *_of_each(block), *of_both
+    return *_residual_sums(block), *of_both

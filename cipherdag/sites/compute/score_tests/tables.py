@@ -1,13 +1,13 @@
 """Scores of categories given categories: differences from independence within a site's strata.
 
-Given the margins of a stratum its scores have the covariance n^2 / (n - 1) P x Q, for its n rows
-and the covariances P and Q of the indicators of one row's categories of x and of y. Sigma is their
-sum over strata. It is never formed: only its trace and that of its square are needed.
+Given its margins, a stratum of n rows has scores with the covariance n^2 / (n - 1) P x Q. P and Q
+are the covariances of one row's indicators of the categories of x and of y. Sigma sums this over
+strata. It is never formed: only its trace and that of its square are needed.
 
 A score U of categories i and j is multiplied by the root of w = 1 / (N p_i q_j), for N rows of all
-sites, and the means p_i and q_j of P_ii and Q_jj over the site's rows. They count as at least
-1 / sqrt(N), so that what two rare categories have in common is expected about once. All weights
-follow from margins, so that the moments given the margins are exact.
+sites. p_i and q_j are the means of P_ii and Q_jj over the site's rows, but at least 1 / sqrt(N). So
+N p_i q_j, about the expected count of two rare categories, is at least 1. All weights follow from
+margins, so that the moments given the margins are exact.
 
 Source: Landis, Heyman and Koch, International Statistical Review 46 (1978) 237-254; Agresti,
 Categorical Data Analysis, section 8.4.
