@@ -50,7 +50,7 @@ MOST_SITES = 1_000
 MOST_OF_A_TEXT = 2**24
 """Bytes of a file in JSON or TOML, which takes many times as much memory once it is read."""
 MOST_VARIABLES = 5_000
-"""Of a result whose graph is compared: a graph takes the square of that in memory."""
+"""The most variables of a result whose graph is compared: in memory it takes their square."""
 _UNREADABLE = (
     AttributeError, LookupError, MemoryError, OverflowError, RecursionError, TypeError, ValueError,
 )  # fmt: skip

@@ -115,8 +115,8 @@ def request_certificate(key: ec.EllipticCurvePrivateKey, *, site: str, organisat
 def certify_site(folder: Path, asked: CertificateSigningRequest, *, days: int) -> bytes:
     """Sign a checked request of a site.
 
-    Its sender and name were checked. The certificate is valid for so many days, at most as long as
-    the authority's, which follows it: both are PEM.
+    Its sender and name were checked. The certificate is valid for ``days``, at most as long as the
+    authority's, which follows it; both are PEM.
     """
     issuer_key, root, left = _authority(folder)
     signed = _sign(
@@ -255,7 +255,7 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
 def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str = "") -> None:
     """Refuse a certificate that is not valid at a time, which one of two clocks may get wrong.
 
-    It is a site's, or with a ``remedy`` of its own the server's.
+    It is a site's certificate; for the server's a ``remedy`` is given.
 
     Raises:
         SiteNotReadyError: It is not valid yet, or not any more.

@@ -2,10 +2,10 @@
 
     coordinator.toml    name of the study, address, minimum and protections
     keys/identity.pem   the key that signs studies and messages
-    authority/          with FLARE, key and certificate of the study's authority; so is
-    server/             key and certificate of the server that the sites connect to
-    sites/NAME.key      over files, the key that seals those of a site
-    root                fingerprint of the authority; over files the public half of the first key
+    authority/          with FLARE, key and certificate of the study's authority
+    server/             with FLARE, key and certificate of the server that the sites connect to
+    sites/NAME.key      over files, the key that encrypts the files of a site
+    root                fingerprint of the authority; over files, public half of identity.pem
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
     approvals/          one file per site, to be sent
@@ -109,8 +109,8 @@ class CoordinatorFolder:
         """Make a coordinator: its keys and authority, and a study without sites.
 
         ``localhost`` as the host binds the loopback. The engine ``files`` takes a shared folder,
-        and no address. So many colluders may side with the coordinator in any run and still see
-        sums only; by default one, or as many as runs of ``min_sites`` can bear.
+        and no address. Up to ``colluders`` sites may side with the coordinator in any run and still
+        see sums only; by default one, or as many as runs of ``min_sites`` can bear.
 
         Raises:
             ParameterError: A name, the address, the shared folder, the minimum, a protection or

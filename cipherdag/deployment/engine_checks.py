@@ -40,12 +40,12 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of ``engine.json``.
 
     Attributes:
-        user: Number of the user that it runs as.
-        other_user: Whether that is another one than the site's own process has.
+        user: Number of the user that the process runs as.
+        other_user: Whether that is another user than that of the site's own process.
         kernel: What the kernel enforces: ``landlock``, ``seccomp``.
         opened: Files of the site that it could open although it must not.
         news: The last notice that was no refusal, and when.
-        refused: How often somebody asked for what this site does not do.
+        refused: How many requests were refused; ``last_refused`` says the last, and when.
     """
 
     started: str = ""
@@ -130,7 +130,7 @@ def engine_address(site: SiteFolder, study: Study | None) -> Address:
 
 
 def split_chain(chain: bytes) -> tuple[bytes, bytes]:
-    """Split the PEM file of both into a site's certificate and that of its authority."""
+    """Split a PEM file into a site's certificate and that of its authority, which follows it."""
     end = b"-----END CERTIFICATE-----"
     certificate, root, _ = (part.strip() for part in chain.split(end))
     return certificate + b"\n" + end + b"\n", root + b"\n" + end + b"\n"

@@ -1,7 +1,7 @@
 """A site's way into a study: request, activation, start, with each engine.
 
-With NVIDIA FLARE a request holds one for a certificate. Over files it holds two public keys, to
-which the approval holds the answer.
+With NVIDIA FLARE a site's request holds a request for a certificate. Over files it holds two public
+keys, and the approval holds the coordinator's answer to them.
 
 Leaks:
     The request: a name, an organisation, public keys, versions of packages.
@@ -57,7 +57,7 @@ class Activation:
 
     @property
     def fingerprint(self) -> str:
-        """The study's, which all its sites should find equal."""
+        """The fingerprint of the study, which should be the same at all its sites."""
         return study_fingerprint(self.study)
 
 
@@ -86,8 +86,8 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
 def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -> Activation:
     """Take part in the study of an approval, or in its newer version.
 
-    The coordinator's code of words or fingerprint was learnt by another way than the file; the
-    study's is as another site found it, and not compared if empty.
+    ``code``, the coordinator's words or fingerprint, was learnt by another way than the file.
+    ``study_code`` is the study's code as another site found it; if empty, it is not compared.
 
     Raises:
         SignatureError: The approval is another coordinator's, for another site or altered, or
@@ -184,7 +184,7 @@ def _active(site: SiteFolder, study: Study) -> Study | None:
 
 
 def _check_names(before: Study, study: Study) -> None:
-    """Refuse a name or a key that went to another: runs are told apart by the sites' names."""
+    """Refuse a study that gives a known name or key to another site, or drops it unrevoked."""
     taken = [name for name, key in before.pinned.items() if study.pinned.get(name, key) != key]
     lost = {*before.pinned, *before.revoked} - {*study.pinned, *study.revoked}
     back = {*before.revoked} & {*study.pinned}
@@ -211,7 +211,7 @@ def _public_keys(site: SiteFolder, settings: SiteSettings) -> bytes:
 def _install(site: SiteFolder, chain: bytes, study: Study, approval: Path) -> None:
     """Keep a certificate for this site's key, unless the one in use is valid now and for as long.
 
-    One that a coordinator dated by a clock that was fast seems to be valid for longer.
+    One that is not valid yet is replaced, as the coordinator's clock was fast when it was issued.
     """
     require_flare()
     key = load_key(site.tls_key).public_key()
@@ -222,12 +222,12 @@ def _install(site: SiteFolder, chain: bytes, study: Study, approval: Path) -> No
         begun = in_use.not_valid_before_utc <= datetime.now(UTC)
         if begun and given.not_valid_after_utc <= in_use.not_valid_after_utc:
             return
-        _see_that_it_is_stopped(site, approval)
+        _check_stopped(site, approval)
     write_whole(site.tls_chain, chain.decode("ascii"))
 
 
-def _see_that_it_is_stopped(site: SiteFolder, approval: Path) -> None:
-    """A started site has its certificate in memory: a new one counts from the next start."""
+def _check_stopped(site: SiteFolder, approval: Path) -> None:
+    """Refuse a new certificate while the site is started: it would count from the next start."""
     if is_locked(site.path / START_LOCK):
         at = f"--dir {site.path}"
         raise SiteNotReadyError(

@@ -94,9 +94,9 @@ def start(
 def waiting_plans(
     approvals: Approvals, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[list[str]]:
-    """At each step the plans that wait for a person and were not told of, in words.
+    """Yield at each step a sentence on every plan that newly waits for a person.
 
-    They are looked through every `LOOK_S` seconds.
+    Plans are read every `LOOK_S` seconds.
     """
     announced: set[str] = set()
     looked = -math.inf
@@ -125,9 +125,9 @@ def expiring(
     *,
     server: bool = False,
 ) -> Iterator[list[str]]:
-    """At each step what is to be said of a certificate that soon expires: once a day, in words.
+    """Yield at each step, once a day, a sentence on a certificate that soon expires, else nothing.
 
-    Without a file there is nothing to say; ``server`` says that it is the coordinator's server's.
+    Without a file there is nothing to say; with ``server`` it is that of the coordinator's server.
     """
     said = None
     while True:
@@ -304,7 +304,7 @@ def reached(host: str, port: int, certificate: Path) -> list[str]:
 
 
 def _another(address: str, port: int, shown: bytes, *, here: bool) -> str:
-    """A remark that another server answers; where it is of this machine, the error."""
+    """A remark that another server answers; if it is a process of this machine, it is an error."""
     if here:
         raise SiteUnreachableError(
             f"in place of this server {holder_of(address, port)} answers at {address}, port {port}",

@@ -162,7 +162,7 @@ def _allowed(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> st
 def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
     """Answer as if all sites were like this one, as long as questions are of new kinds.
 
-    Tests that open bits are answered as if each said independent.
+    Questions that disclose bits are answered as if every bit were 0.
     """
     policy, data = site.policy(), table()
     schema, everyone = data.schema, tuple(range(len(plan.cohort)))

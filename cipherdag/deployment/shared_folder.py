@@ -1,4 +1,4 @@
-"""The engine of a study, and over files the keys that seal them, agreed by request and approval.
+"""The engine of a study; for the engine "files" also the keys that encrypt the files.
 
 A site's request holds two public keys, X25519 and ML-KEM-768. The coordinator answers in the
 approval with an X25519 key and a ciphertext; both have one key then (`privacy.keys.pairkeys`). The
@@ -12,8 +12,8 @@ read to each other.
 Leaks:
     What the engine leaks: operation names, opaque message bytes and who answered; over files
     numbers, times and lengths alone. Public keys and a ciphertext travel. The keys last as long as
-    the enrolment: whoever gets one later reads the files of that site that were recorded, and of
-    what sites protect nothing more than the coordinator reads.
+    the enrolment: whoever gets one later can read recorded files of that site. Of what sites
+    protect this discloses no more than the coordinator reads.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MLKEM_PUBLIC_BYTES: Final = 1184
 REQUEST_BYTES: Final = X25519_BYTES + MLKEM_PUBLIC_BYTES
 ANSWER_BYTES: Final = X25519_BYTES + MLKEM_CIPHERTEXT_BYTES
 NUMBERS: Final = ".numbers"
-COORDINATOR, SITE = 0, 1
+COORDINATOR, SITE = 0, 1  # parties of the key agreement
 CHECK: Final = "shared folder"
 
 

@@ -2,8 +2,8 @@
 
 Of a run in this process, until its result is saved into FOLDER:
 
-    FOLDER/unfinished/run.toml, schema.toml   what runs
-    FOLDER/unfinished/begun.json              with what, and on which data
+    FOLDER/unfinished/run.toml, schema.toml   where the data came from, and their schema
+    FOLDER/unfinished/begun.json              algorithm, parameters and a digest of the data
     FOLDER/unfinished/rounds.jsonl            each round's sum, and what had left the sites by then
     FOLDER/unfinished/SITE.pem                the key that signs SITE's ledger
 
@@ -65,7 +65,7 @@ class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckpointRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A round's sum, None where the run was stopped before it, and the ledgers' lines since."""
+    """A round's sum, None if the run stopped first, and ledger lines since the last round."""
 
     releases: dict[str, tuple[str, ...]]
     summed: Summed | None = None
@@ -77,7 +77,7 @@ class Checkpoint:
 
     Attributes:
         ledgers: Each site's ledger, which goes on where it ended.
-        earlier: Those that had ended when this was read.
+        earlier: The rounds that had ended when this was read.
     """
 
     folder: Path
@@ -85,7 +85,7 @@ class Checkpoint:
     ledgers: dict[str, Ledger] = field(repr=False, default_factory=dict)
     rounds: list[CheckpointRound] = field(repr=False, default_factory=list)
     earlier: tuple[Summed, ...] = field(repr=False, default=())
-    entries: tuple[Entry, ...] = ()  # a new session takes nothing up by itself
+    entries: tuple[Entry, ...] = ()  # none: a session with this as its journal starts anew
 
     @property
     def reports(self) -> tuple[RoundReport, ...]:
@@ -93,7 +93,7 @@ class Checkpoint:
         return tuple(each.report for each in self.earlier)
 
     def write(self, entry: Entry) -> None:
-        """Keep a round that ended; of other entries a new session has no use.
+        """Keep a round that ended; other entries are dropped, as a new session does not use them.
 
         Raises:
             OutputError: The file cannot be written.

@@ -97,8 +97,8 @@ class ConnectedFederation:
         Raises:
             ParameterError: There is no purpose, the algorithm is not installed, it needs every
                 variable of every site, or its background knowledge has names.
-            CohortError: The study has fewer sites than it asks for, or not the site that lacks
-                some, or too few sites lack the same.
+            CohortError: The study has fewer sites than it asks for, or no site of a name in
+                ``lacking``, or too few sites lack the same variables.
             ProtectionError: The study does not allow the protection.
         """
         algorithm = chosen_algorithm(algorithm)
@@ -123,7 +123,7 @@ class ConnectedFederation:
         )
 
     def explain(self, plan: Plan) -> PlanAccount:
-        """A plan in sentences, as the people at the sites read it, but by number for names."""
+        """A plan in sentences, as people at the sites read it, but with numbers for names."""
         return PlanAccount(tuple(plan_lines(plan)))
 
     def _members(self, study: Study) -> list[Member]:

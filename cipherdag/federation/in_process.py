@@ -1,7 +1,7 @@
 """Sites in this process; keys, messages, ledgers and privacy code are the real ones.
 
-What they are told alike the first of them reads and checks for all. Sites in processes of their own
-never share it; what is not the same to the last byte is read again.
+A message that all sites get is read and checked by the first of them, for all. Sites in separate
+processes never share this. A message that differs in a single byte is read again.
 
 Leaks:
     What the algorithm's questions leak: the coordinator sees sums over the sites.
@@ -101,8 +101,8 @@ def run_in_process(
     """Make keys and sites, carry a run out, and take the sites' ledgers.
 
     ``ask`` yields questions, receives sums and returns an outcome: coordinator and sites share one
-    run of it. The sites' policies allow its name or not. A checkpoint keeps the rounds that end,
-    and has those that ended before.
+    run of it. Each site's policy allows its name or not. A checkpoint keeps every round that ends,
+    and holds those that ended before the run was resumed.
 
     Raises:
         OutputError: The rounds kept are of other questions, or a round cannot be kept.
@@ -112,7 +112,7 @@ def run_in_process(
     """
     made = _Started.of(cohort, name, ask, parameters, seed, progress, checkpoint)
     if checkpoint is not None and checkpoint.earlier:
-        # here it fails by name, and at no site
+        # questions that differ from the earlier ones are refused here, by name, and not at a site
         schema = cohort.sites[0].table.schema
         facts = len(schema.names), schema.label_positions, schema.determined
         made.program(made.plan, plan_facts(made.plan, *facts))

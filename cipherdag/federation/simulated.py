@@ -303,7 +303,7 @@ class Federation(LocalSites):
             questions: Called with the facts of the session. It yields questions of the kinds in
                 `cipherdag.questions.question`, receives the sum of all sites' answers to each, and
                 returns its outcome.
-            seed: What the facts say of it.
+            seed: The seed that the facts state.
             progress: Called after every round.
 
         Returns:
@@ -321,7 +321,7 @@ class Federation(LocalSites):
 
 
 def _default_policy(protection: Protection) -> Policy:
-    # one person holds all data: nobody steers regressions that these do not see anyway
+    # one person holds all data, so questions that steer regressions disclose nothing new
     return Policy(
         questions=QUESTION_KINDS, allow_unprotected=not protection_kind(protection).protects
     )

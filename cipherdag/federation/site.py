@@ -14,8 +14,8 @@ from cipherdag.sites.table.site_table import SiteTable
 class Site:
     """One site of a federation in this process: its name, its aligned table, its own policy.
 
-    It has no key of what it draws and blurs, so that a simulation can be repeated, and whoever
-    tries the right rows foretells it. With the ``keyed`` of a real site it answers as that does.
+    By default no key enters what it draws at random, noise included. So a simulation can be
+    repeated, and whoever guesses all rows can compute it. With ``keyed`` it answers as a real site.
 
     Raises:
         ParameterError: No real site may have this name.

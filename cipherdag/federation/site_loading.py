@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cipherdag.data")
 
 MOST_NAMED = 3
-"""Columns or sites that a line names of those that it concerns."""
+"""The most columns, or sites, that a line of the log names."""
 
 
 def named_sources(
@@ -54,9 +54,9 @@ def named_sources(
     One frame is divided by the column that says the site.
 
     Raises:
-        ParameterError: It is one source, not several, or no site may have one of the names; or it
-            cannot be divided by the column.
-        CohortError: There is none.
+        ParameterError: ``data`` is one source, not several, or cannot be divided by the column; or
+            no site may have one of the names.
+        CohortError: There is no source.
     """
     if column is not None:
         data = parts_by(data, column)
@@ -92,9 +92,9 @@ def load_sites(
     is constant at every site is left out, and one that is constant or empty at some is kept; both
     are said.
 
-    Labels and the column of interventions stand in place of the schema's. Constant columns are not
-    looked for where tables are still divided. So many sites have to lack the same columns where
-    data may lack any; 0: none may.
+    Labels and the column of interventions stand in place of the schema's. Without ``constants``
+    constant columns stay, as a table that is still to be divided needs. If ``min_group_size`` is 0,
+    no site may lack a column; else as many sites have to lack the same columns.
 
     Raises:
         DataError: Data do not fit the schema.
@@ -115,7 +115,7 @@ def load_sites(
     if drafted and constants:
         tables = without_constants(tables)
     tables = with_relations(tables) if relations else tables
-    odd = _odd(tables)
+    odd = _suspicions(tables)
     for said in odd:
         log.warning("%s", said)
     if odd and drafted:
@@ -132,7 +132,7 @@ def _index_names(sources: Iterable[Data]) -> list[str]:
 
 
 def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schema:
-    """The schema that says which sites lack what; what they cannot use therefore is said."""
+    """The schema that says which sites lack what; the log says what therefore cannot be used."""
     before = lacking_columns(data, schema)
     after = with_large_groups(before, fewest)
     declared = with_overlap(schema, after)
@@ -195,7 +195,7 @@ def _all_categories(draft: Draft) -> Draft:
 
 
 def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
-    """The tables with what their rows say of columns that follow from others; all of it is said.
+    """The tables with the relations between columns that their rows show; the log says each.
 
     What the schema declares stays declared.
     """
@@ -210,7 +210,7 @@ def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
 def without_constants(
     tables: Mapping[str, SiteTable],
 ) -> dict[str, SiteTable]:
-    """The tables without columns that vary nowhere, those that vary somewhere marked.
+    """The tables without columns that vary at no site; columns constant at some sites are marked.
 
     Raises:
         ConstantColumnError: No column would be left.
@@ -254,10 +254,10 @@ def without_constants(
     return {name: table.narrowed(reduced) for name, table in tables.items()}
 
 
-def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
+def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
     """The suspicions about all tables, with the values concerned, which stay in this process.
 
-    One line has all columns and sites of which the same is to be said.
+    One line names all columns and sites with the same suspicion.
     """
     where: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for site, table in tables.items():
@@ -299,7 +299,7 @@ def check_required_columns(algorithm: Algorithm[Any, Any], sites: Sequence[Site]
     """Refuse sites without what the algorithm reads.
 
     Raises:
-        ParameterError: It names a column that is left out.
+        ParameterError: The algorithm names a column that is left out.
         ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
             every site, unless the schema allows it.
         SchemaError: It reads interventions, and no row of any site names one.

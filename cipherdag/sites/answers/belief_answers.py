@@ -1,8 +1,8 @@
 """A site's answer to Fed-CD's question: it trains on its own rows and weighs what it learnt.
 
-An answer is a function of the question, the rows and the site's key alone: the generator is seeded
+An answer is a function of the question, the rows and the site's key alone. The generator is seeded
 from the run's seed, the round, a digest of the rows and that key, and networks are new in every
-round, so that a round that is asked again, even of a restarted site, has the same answer.
+round. So a round that is asked again, even of a restarted site, has the same answer.
 
 Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
 is that of the published program. Rounding is ours: sums of exact weights disclose the rows of every
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 ROW_STEP = 25
 """Rows of an intervention are rounded to multiples of it where small counts are restricted."""
 WEIGHT_STEPS = 8
-"""There, weights are rounded to multiples of one over it."""
+"""Where small counts are restricted, weights are rounded to multiples of one over this."""
 
 
 def stepped_rows(counts: FloatVector, least: int) -> FloatVector:
@@ -83,9 +83,9 @@ def reliability(
     """Computes r_ij, the largest product of mass and beliefs along a path that ends with i -> j.
 
     Where ``reach`` is ``edges``, pairs that are no edge of the graph, of which the paper says
-    nothing, have 0. With ``tails`` all pairs are treated like edges, so that a site that intervened
-    on i or an ancestor of it has weight on the absence of i -> j, too; with ``ends`` so has one
-    that intervened on j. Masses lie in [0, 1]; the result, shape (p, p), in [0, belief_ij].
+    nothing, have 0. With ``tails`` all pairs are treated like edges. So a site that intervened on i
+    or an ancestor of it has weight on the absence of i -> j, too. With ``ends`` so has a site that
+    intervened on j. Masses lie in [0, 1]; the result, shape (p, p), in [0, belief_ij].
     """
     arriving = mass_at(belief, graph, mass)[:, None]
     if reach == "ends":

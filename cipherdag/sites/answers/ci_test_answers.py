@@ -31,7 +31,7 @@ LARGEST_P = 1.0 - 2.0**-53
 def _values(
     test: CITest, rows: IndexArray, question: CombinedEvidence, levels: IndexArray | None
 ) -> list[FloatVector]:
-    """Computes the summands of triplets (x, y, s1, ..., sl)."""
+    """Computes the summands of tests (x, y, s1, ..., sl), as `CombinedEvidence` lists them."""
     outcome = test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
     done = ~np.isnan(outcome.p_value)
     if question.combination == "weighted_p":
@@ -69,7 +69,7 @@ def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
 
 @answers(WeightedEvidence)
 def weighted(question: WeightedEvidence, view: SiteView) -> FloatVector:
-    """All n p, n r where S is empty, and all n; 0 where a test is unreliable."""
+    """The n p of all tests, n r of those without S, and n of all; 0 where a test is not done."""
     test = view.test(question.test)
     results = [
         test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])

@@ -1,13 +1,13 @@
-"""A site's answers from its columns and their tables, and to questions made of other questions.
+"""A site's answers from its columns and their tables, and to questions that wrap other questions.
 
 Source of resampling: Efron, Annals of Statistics 7 (1979); Friedman, Goldszmidt and Wyner, "Data
 analysis with Bayesian networks: a bootstrap approach", UAI 1999. Every site draws as many rows as
 it holds, so the sites are strata.
 
 Leaks:
-    Which rows are drawn follows from all rows of the site and its key, so nobody else can tell, but
-    for a simulation, which has no key; were it known, sums over many replicates would be equations
-    in single rows.
+    Which rows are drawn follows from all rows of the site and its key, so only the site knows. A
+    simulation has no key: whoever guesses all rows can compute it. Were it known, sums over many
+    replicates would be equations in single rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.descriptions.location_scale_hints import column_hints, moments_of
 from cipherdag.sites.compute.descriptions.shares import share_summands
 
-LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
+LEAST_STRATUM = 2  # rows that a site needs to be compared with others
 MOST_COUNTED = 256
-"""Answers that a site keeps from the count of its tests to their sums; it forgets the oldest.
+"""Answers that a site keeps from the count of contributors until the sums are asked for.
 
-Where no test has sites enough nobody asks for the sums; an answer that was forgotten is computed
-again.
+It forgets the oldest: if no part has enough contributors, nobody asks. An answer that was forgotten
+is computed again.
 """
 
 
@@ -43,7 +43,7 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
     every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
     missing = np.array([view.open_rows.missing(v).any() for v in range(p)], dtype=bool)
-    hints = np.zeros((5, p))  # of location, spread and size; the latter two with 1
+    hints = np.zeros((5, p))  # location, then spread and size, each with a 1 if there is one
     if question.marks:
         columns = (_hinted(v, view) for v in np.flatnonzero(numbers).tolist())
         hints[:, numbers] = column_hints(columns, min_cell_size)
@@ -57,7 +57,7 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
 
 
 def _hinted(variable: int, view: SiteView) -> FloatVector:
-    """Numbers of a column; those of descriptions where few rows have all values."""
+    """Numbers of a column; the disclosable ones of all rows if too few rows are complete."""
     column = view.column(variable)
     present = column[~np.isnan(column)]
     if len(present) >= view.min_cell_size or view.parent is not None:
@@ -84,7 +84,7 @@ def moments(question: Moments, view: SiteView) -> FloatVector:
 
 @answers(SmallCells)
 def small_cells(question: SmallCells, view: SiteView) -> FloatVector:
-    """1 for every table with a count that may not leave."""
+    """1 for every table that is withheld, as one of its counts is too small."""
     _check_tables(question, view)
     return _flags([view.withheld(sets) for sets in question.sets()]).astype(np.float64)
 

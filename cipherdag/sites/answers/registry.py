@@ -12,7 +12,7 @@ from cipherdag.questions.question import Question, question_kinds
 from cipherdag.sites import answers as room
 
 Answer = Callable[[Any, Any], Any]
-"""From a question and a `SiteView` to 64-bit floats, or whole numbers where bits are opened."""
+"""``answer(question, view)`` returns a float64 array, or integers where bits are disclosed."""
 
 _ANSWERS: dict[type[Question], Answer] = {}
 

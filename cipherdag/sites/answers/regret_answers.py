@@ -1,8 +1,8 @@
 """A site's regrets: how much worse a graph scores on its rows than the graph it learnt itself.
 
-A regret is a function of the whole numbers of a few tables, and the largest one, which is opened,
-is one site's. So a site that restricts small counts joins rare categories, moves likelihoods as
-those of `LogLikelihoods` are moved, and tells regrets to a sixteenth.
+A regret follows from the counts of a few tables, and the largest regret, which is disclosed, is one
+site's. So a site that restricts small counts collapses rare categories, adds the same noise to
+likelihoods as for `LogLikelihoods`, and rounds regrets to multiples of a sixteenth.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
-    """Round regrets to multiples of 2**-grid_bits, or the coarser ones that the site tells.
+    """Round regrets to multiples of 2**-grid_bits, or of 2**-disclosed_bits if these are coarser.
 
     Raises:
         BoundExceededError: One is not a number, or beyond the declared bound.

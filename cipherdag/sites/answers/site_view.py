@@ -36,9 +36,9 @@ Value = TypeVar("Value")
 log = logging.getLogger("cipherdag.site")
 
 MOST_TESTS = 4
-"""Tests of other parameters that a site keeps, the least recently used of which it forgets.
+"""Tests of different parameters that a site keeps; it forgets the least recently used.
 
-Each holds the columns, and outcomes of at most half of `cache.DEFAULT_MEMORY`: 512 MiB in all.
+Each holds the columns, and outcomes of half of `device.DEFAULT_MEMORY` at most: 512 MiB in all.
 """
 MEMORY = 2**31
 """Bytes of resampled rows that a site keeps; others are drawn again when they are asked for."""
@@ -48,9 +48,9 @@ MEMORY = 2**31
 class SiteView:
     """One site's rows, the rules of their disclosure, and cached intermediate results.
 
-    Where small counts may not leave, sums of several columns are of the same rows, those without a
-    missing value: of two tables, one with a column more, the difference would be of the rows that
-    lack it.
+    If small counts are restricted, all sums of several columns are over the rows without a missing
+    value. Otherwise the difference of two tables, one with a column more, would be a table of the
+    rows that miss it.
 
     Attributes:
         all_codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
@@ -61,13 +61,13 @@ class SiteView:
         ordered: Variables with three or more categories in an order, ascending.
         min_cell_size: Smallest count of this site that a sum may contain, but for 0.
         device_name: ``auto``, ``cpu`` or ``cuda``.
-        budget: Told how much is about to be computed; may refuse.
+        budget: Called with how many tables, tests or steps come next; may refuse.
         keyed: The site's key.
         determined: Which variables follow from others: given these no test of them is done.
-        parent: The rows that these were resampled from, if they were: what is withheld of those is
-            withheld of these.
+        parent: The view whose rows these were resampled from, if they were: tables that it
+            withholds are withheld here.
         table: The rows without interventions; None where only arrays are there.
-        experiments: All rows, of which beliefs are learnt, likewise.
+        experiments: All rows, from which beliefs are learnt; None where ``table`` is.
         make_test: Makes the test that a question names, in place of a test of the table.
         make_scores: Makes the scores that a question names, in place of those of the table.
         learn: Answers Fed-CD's questions, in place of training on the table.
@@ -132,7 +132,7 @@ class SiteView:
     def answer(self, question: Question) -> FloatVector:
         """The site's answer, shape (n_values,), before it is protected.
 
-        Where bits are opened it is the site's words, whole numbers of 64 bits.
+        Where only bits are disclosed, it is the site's words, whole numbers of 64 bits.
 
         Raises:
             MalformedMessageError: The question is about other columns than the study has.
@@ -241,7 +241,7 @@ class SiteView:
         return highest + 1
 
     def column(self, variable: int) -> FloatVector:
-        """Codes or numbers of a variable in those rows as floats, NaN where missing."""
+        """Codes or numbers of a variable in the rows of joint sums, as floats, NaN if missing."""
         return self.open_rows.column(variable)
 
     def raw_column(self, variable: int) -> FloatVector:
@@ -348,7 +348,7 @@ class SiteView:
         return self.keyed(rows_digest(b"cipherdag resampled rows", self.all_codes, self.all_values))
 
     def resampled_rows(self, replicate: int, seed: int) -> IndexArray:
-        """Positions of as many rows, drawn with replacement, of a replicate from 1 on."""
+        """Positions of a replicate's rows: as many as there are, drawn with replacement."""
         number = seed.to_bytes(8, "big") + replicate.to_bytes(8, "big")
         entropy = hashlib.sha256(self._resampling_key + number).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))

@@ -16,7 +16,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult, ci_te
 from cipherdag.sites.table.site_table import SiteTable
 
 FAR = 1000.0
-"""Robust standard deviations from the median, beyond which a number is what ended a run."""
+"""A number so many robust standard deviations from the median is blamed if a run ends."""
 NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
 
 
@@ -100,7 +100,7 @@ class PossibleTest:
 def far_number(table: SiteTable) -> BoundExceededError | None:
     """Explain an answer beyond its bound for the site's screen; None where no number is far out.
 
-    The column whose farthest number lies farthest from its others, as many deviations from the
+    It names the column whose farthest number is the most robust standard deviations from the
     median.
     """
     worst, column = FAR, ""

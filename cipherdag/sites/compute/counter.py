@@ -37,7 +37,7 @@ from cipherdag.statistics.contingency import SparseTable, TableShape
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
 MAX_CODE = 2**31 - 1
 PIECE_CELLS = 2**20  # counted at a time on a processor
-BYTES_PER_TABLE_CELL = 256  # on a card: the count, and what scores are made of
+BYTES_PER_TABLE_CELL = 256  # on a card: the count, and the arrays that score tests make of it
 BYTES_PER_CODE = 16
 BYTES_PER_WORD = 32
 BYTES_PER_LEVEL = 16  # of one row's one-hot codes
@@ -47,9 +47,9 @@ WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """The counts of all pairs of the K levels of some variables, and each variable's first, (p,).
+    """Counts of the rows that have each two of the K levels of some variables.
 
-    Tables are blocks of the matrix, (K + 1, K + 1), whose last row and column are zero.
+    ``first``, (p,), has each variable's first row in ``matrix``, (K + 1, K + 1), whose last is 0.
     """
 
     matrix: Array
@@ -94,7 +94,7 @@ class DiscreteColumns:
             self._bitmaps = Bitmaps(columns, self.levels, cost)
 
     def complete_rows(self, positions: IndexArray) -> IndexArray:
-        """Counts the rows without a missing value among variables, (B, k), of each test, (B,)."""
+        """Counts, for each of B tests, the rows that miss none of its variables, (B, k)."""
         rows = np.full(len(positions), self.n_rows)
         if self._words is None:
             return rows
@@ -136,11 +136,11 @@ class DiscreteColumns:
         starts = np.flatnonzero(np.diff(np.cumsum(cells) // self._piece_cells, prepend=-1))
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
-            counts = self._once if self._many else self._counts
+            counts = self._set_counts if self._many else self._counts
             yield piece, counts(sets[piece].T, bases[:, piece], cells[piece])
 
-    def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
-        """Counts as `_counts`, but once for sets that differ in order alone, as tests' sets do."""
+    def _set_counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
+        """Counts as `_counts`, but counts a set only once if it occurs in several orders."""
         order = np.argsort(digits, axis=0)
         sets, set_of = np.unique(
             np.take_along_axis(digits, order, axis=0), axis=1, return_inverse=True
@@ -197,7 +197,7 @@ class DiscreteColumns:
         return np.concatenate([np.zeros(0, dtype=np.int64), *counts])
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
-        """Returns how many tests of so many elements each are computed at a time."""
+        """Returns how many tests, each of ``elements`` elements, are computed at a time."""
         most = most_elements(self.device, self._memory // bytes_per_element, IN_CACHE)
         return max(most // max(elements, 1), 1)
 
@@ -280,7 +280,7 @@ class DiscreteColumns:
 
 
 def _margin(config: Array, column: Array, levels: int) -> tuple[Array, Array, Array]:
-    """Numbers the non-empty cells of column by S: each row's; their configurations and counts."""
+    """Returns each row's non-empty cell of ``column`` by S, and the cells' strata and counts."""
     values, margin, counts = functions_of(config).unique(
         config * levels + column, return_inverse=True, return_counts=True
     )
@@ -299,7 +299,7 @@ def _in_columns(codes: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 def _pack_rows(columns: NDArray[np.integer]) -> IndexArray:
-    """Packs the rows in which each variable is observed into bits, int64 of shape (p, words)."""
+    """Packs one bit a row, 1 where the variable is observed, into int64 of shape (p, words)."""
     padded = np.zeros((len(columns), -(-columns.shape[1] // WORD) * 8), dtype=np.uint8)
     for bits, column in zip(padded, columns, strict=True):
         packed = np.packbits(column >= 0)

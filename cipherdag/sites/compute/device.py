@@ -31,11 +31,11 @@ IN_CACHE = 2**15 - 1
 DEVICES = ("cpu", "cuda")
 PROCESSOR = Device("cpu")
 BATCH_SHARE = 8
-"""A batch takes one part in so many of a card's free memory; its temporaries need others."""
+"""A batch takes one eighth of a card's free memory; temporary arrays need more of it."""
 MOST_INDEXED = 2**30
 """Elements of a tensor that every kernel of a card can address."""
 LEAST_BATCH = 2**24
-"""Bytes of a batch on a card whose memory others fill."""
+"""Bytes of a batch on a card whose memory is filled by other programs."""
 FEWEST_SHARED = 1 << 17
 """Elements from which on a step's tensors repay a second thread."""
 
@@ -64,7 +64,7 @@ def resolve_device(name: str) -> Device:
 
 
 def _has_driver() -> bool:
-    """Whether this machine has a driver of cards, without which torch, slow to load, finds none."""
+    """Whether this machine has a driver of cards; without one, slow torch need not be loaded."""
     if Path("/dev/kfd").exists():  # of AMD's, which torch calls CUDA too
         return True
     try:
@@ -84,7 +84,7 @@ def placed(values: NDArray[Any], device: Device) -> Array:
 
 
 def most_elements(device: Device, affordable: int, on_processor: int) -> int:
-    """Elements of a batch: so many as memory affords, on a processor no more than are fast."""
+    """Elements of a batch: ``affordable``, but on a processor ``on_processor`` at most."""
     return min(affordable, on_processor if device == PROCESSOR else MOST_INDEXED)
 
 

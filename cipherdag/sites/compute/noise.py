@@ -1,11 +1,11 @@
 """Deterministic noise keyed by a site's secret and a digest of its rows: the cell-key method.
 
-Asking again discloses a perturbed number no more exactly, and a run that is gone through a
-second time tells the same.
+A question that is asked again, in a repeated run too, has the same noise, so the exact number
+cannot be found by averaging.
 
 Leaks:
     Nothing: it follows from all rows of the site together and from its key, which stay there.
-    Without a key, as in a simulation, whoever tries the right rows foretells it.
+    Without a key, as in a simulation, whoever guesses all rows can compute it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cipherdag.arrays import FloatVector, IndexArray
 
 BLOCK_ROWS = 2**16
 VARIANCE_JITTER = 0.1
-"""Share by which variances and weights of rows are multiplied at most."""
+"""Largest relative change of a row's weight, or of a variance by one factor."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Renamed:
-    """A column of codes in which every code is called otherwise.
+    """A column whose codes are replaced by names before it is digested.
 
     Attributes:
         codes: Shape (n,).
         least: The smallest code.
-        names: What ``least`` and every code above it is called, int64.
+        names: The names of ``least`` and of every code above it, int64.
     """
 
     codes: NDArray[np.integer]
@@ -43,11 +43,11 @@ class Renamed:
 Digested: TypeAlias = "NDArray[Any] | Renamed | None"
 
 Keyed: TypeAlias = "Callable[[bytes], bytes]"
-"""From a digest of rows to the 32 bytes that numbers are drawn from, by the key of a site."""
+"""Maps a digest of rows, by a site's key, to the 32 bytes from which numbers are drawn."""
 
 
 def unkeyed(digest: bytes) -> bytes:
-    """No key, as in a simulation: whoever tries the right rows computes what is drawn of them."""
+    """No key, as in a simulation: whoever guesses all rows can compute the noise."""
     return digest
 
 
@@ -85,7 +85,7 @@ def _counted_as(content: NDArray[Any] | Renamed) -> np.dtype[Any]:
 
 
 def first_met(column: NDArray[np.integer]) -> tuple[int, NDArray[np.int64]]:
-    """The smallest code, 0 at most, and of every one from it on the first row, n where none is."""
+    """The smallest code, at most 0, and of each code from it on the first row, n if none has it."""
     least, highest = int(column.min(initial=0)), int(column.max(initial=-1))
     first = np.full(highest - least + 1, len(column))
     for start in reversed(range(0, len(column), BLOCK_ROWS)):
@@ -118,7 +118,7 @@ class CellKeys:
                 when = first[-least:]
                 ranks.append(_ranks(when))
                 met.append(int((when < len(codes)).sum()))
-                # where a category is first met names it
+                # a category's name is the first row that has it
                 parts.append(Renamed(codes[:, variable], least, first))
             if values is not None:
                 parts.append(values[:, variable])
@@ -137,9 +137,9 @@ class CellKeys:
         return self._met[variables]
 
     def sign(self, *variables: int) -> float:
-        """-1 where the first of two categories is met second, once for each of these; else 1.
+        """-1 for each variable of two categories whose first is met second, multiplied; else 1.
 
-        What turns round with the names of two categories is moved the other way by it.
+        It turns the noise of a number whose sign depends on the order of two categories.
         """
         turned = [v for v in variables if self._met[v] == 2 and self._ranks[v][0] != 0]  # noqa: PLR2004
         return -1.0 if len(turned) % 2 else 1.0
@@ -159,8 +159,8 @@ class CellKeys:
         """Noise for the parts of tests; equal keys always have equal noise.
 
         Returns:
-            What variances are multiplied by, shape (K,), and of every key as many numbers from -1
-            to 1 as asked for, one after the other.
+            The factors of variances, shape (K,), and for every key as many numbers from -1 to 1 as
+            ``sizes`` says, one after the other.
         """
         state = self._keyed(self._digest) + b"each"
         asked = zip(keys, sizes, strict=True)
@@ -189,7 +189,7 @@ def _ranks(when: IndexArray) -> IndexArray:
 
 
 def _in_rows(ranks: Sequence[IndexArray]) -> IndexArray:
-    """Ranks of all variables, each followed by the numbers that it has not, shape (p, widest)."""
+    """Ranks of all variables, (p, widest); a shorter row is continued by its positions."""
     table = np.tile(np.arange(max(map(len, ranks), default=0)), (len(ranks), 1))
     for row, each in zip(table, ranks, strict=True):
         row[: len(each)] = each

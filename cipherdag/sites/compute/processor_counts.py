@@ -30,9 +30,9 @@ BLOCK_WORDS = 256
 WORDS_PER_CELL = 40
 WORDS_PER_ROW = 1.4
 WORDS_PER_ROW_OF_MANY = 0.7
-"""The same where a table has so many rows that they are joined by blocks."""
+"""The cost of a row where rows are many, so that codes are computed block by block."""
 AVAILABLE = hasattr(np, "bitwise_count")
-"""From numpy 2 on."""
+"""Whether numpy counts bits, as from version 2 on."""
 BLOCK_ROWS = 2**17
 """Fewest rows of a block, a multiple of 8: measured, a block fits the processor's cache."""
 
@@ -65,7 +65,7 @@ class Bitmaps:
     def counts(self, digits: IndexArray, bases: IndexArray) -> IndexArray:
         """Counts B tables, one after the other, of variables by digit, (k, B); the last is fastest.
 
-        Values of a base that are no level have no row.
+        A base may exceed the levels of its variable; cells beyond the levels count 0.
         """
         for variable in np.unique(digits[~self._made[digits]]).tolist():
             self._make(variable)

@@ -1,4 +1,4 @@
-"""A site's rows as codes and numbers, their gaps, and columns whose few values make sums counts."""
+"""A site's rows as codes and numbers, with missing values, and which columns have few values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.sites.table.stored_rows import taken_rows
 
 FEW_VALUES = 32
-"""A column of numbers of no more distinct values tells counts."""
-_SOME = 100  # rows: of measurements they hold many values, and no more are looked at
+"""Sums of a numeric column of at most this many distinct values would disclose counts."""
+_FIRST_ROWS = 100  # rows that are looked at first; measurements have many values already in these
 
 log = logging.getLogger("cipherdag.site")
 
@@ -82,17 +82,17 @@ class Rows:
 
 def few_valued(values: NDArray[np.float64]) -> BoolVector:
     """Which columns of numbers, shape (n, p), have few distinct values but NaN, shape (p,)."""
-    few = _few(values[:_SOME].T)
+    few = _few(values[:_FIRST_ROWS].T)
     for v in np.flatnonzero(few).tolist():
         few[v] = _few(values[None, :, v])[0]
     return few
 
 
 def repeated_values(values: NDArray[np.float64]) -> BoolVector:
-    """Which columns have few distinct values, and rows that are alike in them, shape (p,)."""
+    """Which columns have few distinct values, some of them in several rows, shape (p,)."""
     few = few_valued(values)
     for v in np.flatnonzero(few).tolist():
-        # of few rows measurements are few, too, but no two are alike
+        # few rows have few measurements, too, but no two of these are equal
         few[v] = len(np.unique(values[:, v], equal_nan=False)) < len(values)
     return few
 

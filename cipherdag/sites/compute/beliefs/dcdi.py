@@ -10,8 +10,8 @@ A perfect intervention removes the variable's likelihood from the rows in which 
 on; an imperfect one gives the variable a second network for these rows, with the same parents.
 
 Source: Brouillard et al., "Differentiable causal discovery from interventional data", NeurIPS 2020,
-known targets, DCDI-G and DCDI-DSF. Theirs stops by held-out rows; here the steps are declared,
-and multipliers and the rate of the logits follow them. The likelihood of categories is ours.
+known targets, DCDI-G and DCDI-DSF. Their program stops by held-out rows; here the number of steps
+is declared, and determines multipliers and the logits' rate. The likelihood of categories is ours.
 The prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
 """
 
@@ -30,10 +30,10 @@ from cipherdag.sites.compute.beliefs.regimes import FLOW, LEAST_BELIEF, NORMAL, 
 
 WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
 LOGIT_RATE, LOGIT_RANGE = 6e-2, 60.0
-UPDATES = 60
+UPDATES = 60  # of the multipliers
 LEAST_PENALTY, SLOW_PENALTY, LAST_PENALTY = 1e-2, 1e-2, 1e1
-FAST_FRACTION = 0.4
-WARM_UP = 0.1
+FAST_FRACTION = 0.4  # of the updates, until a 2-cycle costs `SLOW_PENALTY`
+WARM_UP = 0.1  # share of the steps in which the networks alone learn
 LARGEST_SLOPE = 10.0
 LARGEST_LOGIT = 4.6
 SMALLEST_PROBABILITY = 1.0 / (1.0 + math.exp(LARGEST_LOGIT - 1e-3))
@@ -57,8 +57,8 @@ def drawn_masks(logits: Tensor, count: int, generator: torch.Generator) -> Tenso
 class Penalty:
     """The augmented Lagrangian penalises cycles by these multipliers.
 
-    ``scale``, h of the complete graph, is the unit in which h is counted; quadratic multipliers are
-    by subproblem, of half a squared unit.
+    ``scale``, h of the complete graph, is the unit of h. Each subproblem has one of ``quadratics``,
+    which multiplies half the square of h in that unit.
     """
 
     scale: float

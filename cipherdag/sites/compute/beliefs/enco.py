@@ -2,9 +2,9 @@
 
 Two stages alternate. Distribution fitting trains every variable's network on observational rows
 under graphs drawn from the current belief. Graph fitting draws graphs, evaluates the networks on
-rows of one regime at a time, and updates the logits: ENCO those of edges and orientations, by
-score-function estimators of low variance; SDI those of edges alone, towards the frequency of each
-edge in graphs weighted by their likelihood, with a penalty on cycles of two edges.
+rows of one regime at a time, and updates the logits. ENCO updates those of edges and orientations,
+by score-function estimators of low variance. SDI updates those of edges alone, towards each edge's
+frequency in graphs weighted by likelihood, with a penalty on cycles of two edges.
 
 Sources: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR
 2022; Ke et al., "Learning neural causal models from unknown interventions", arXiv 1910.01075,
@@ -26,11 +26,11 @@ from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 
 GAMMA_RATE, GAMMA_BETAS = 2e-2, (0.9, 0.9)
 THETA_RATE, THETA_BETAS = 1e-1, (0.9, 0.999)
-NEVER_INTERVENED = 0.1
+NEVER_INTERVENED = 0.1  # share of a step that orients a pair without any intervention
 EPSILON = 1e-8
 SDI_RATE, SDI_BETAS = 5e-2, (0.9, 0.999)
-TWO_CYCLES = 4.0
-TEMPERATURE = 4.0
+TWO_CYCLES = 4.0  # weight of the penalty on cycles of two edges
+TEMPERATURE = 4.0  # divides the log-likelihoods by which SDI weights graphs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor
 
     Of K graphs, bool of shape (K, p, p), losses have shape (K, p), and weights (K,) are equal for
     graphs drawn from the belief. The differences P - M, shape (p, p), are 0 where an edge is in all
-    or in none of the graphs; the mask of those that can be estimated comes with them.
+    or in none of the graphs. A mask of all other edges, whose P - M is estimated, comes with them.
     """
     edges = graphs.to(nll.dtype)
     weighted = nll * weights[:, None]
@@ -140,7 +140,7 @@ class Enco:
         return self._logits
 
     def _order(self, steps: int) -> list[int]:
-        """Draws the regime of each step, -1 for none: all in turns, in random order."""
+        """Draws each step's regime, -1 for the observational one; a turn has all, shuffled."""
         kinds = list(range(len(self._regimes.rows)))
         # only observational rows inform on edges between variables without an intervention
         if not kinds or bool(self._free_pairs.any()):
@@ -173,8 +173,8 @@ class Enco:
 def likelihood_gradient(graphs: Tensor, nll: Tensor, probability: Tensor, rows: int) -> Tensor:
     """Computes s(gamma_ij) minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
 
-    ``nll`` has the means over so many rows of the negative log-likelihoods under each of K graphs,
-    bool of shape (K, p, p). The result, (p, p), is the gradient in gamma of the expected one.
+    ``nll``, (K, p), is the mean negative log-likelihood of ``rows`` rows under each of K graphs,
+    bool of shape (K, p, p). The result, (p, p), is the gradient in gamma of its expectation.
     """
     # untempered, the likelihood of a batch would give one graph all the weight
     weights = torch.softmax(-nll * rows / TEMPERATURE, dim=0)

@@ -19,8 +19,8 @@ from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 FIT_RATE = 5e-3
 CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 28}
-PACKED_BITS = 62
-SLOPE = 0.1
+PACKED_BITS = 62  # of so many variables a set of parents fits one integer
+SLOPE = 0.1  # of the leaky ReLU below 0
 
 
 class Networks:
@@ -89,7 +89,7 @@ class Mechanisms:
         self._optimiser = torch.optim.Adam(self._networks.weights, lr=FIT_RATE, fused=True)
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
-        """Fits them to observational rows, each given parents drawn by P(i --> j), shape (p, p)."""
+        """Fits the networks to observational rows, with parents drawn by P(i --> j), (p, p)."""
         regimes = self._regimes
         for _ in range(steps):
             rows = regimes.draw(regimes.observational, batch, self._generator)

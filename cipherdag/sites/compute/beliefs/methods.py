@@ -16,7 +16,7 @@ from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco, learn_sdi
 from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 
 DENSE = 0.95
-"""Initial edge probability of DCDI: from below, edges that gain only jointly are lost at once."""
+"""Initial edge probability of DCDI; from a lower one, edges that help only jointly are lost."""
 
 
 def learn_belief(
@@ -33,8 +33,8 @@ def learn_belief(
     """Runs one round of a local method; returns the new psi, (p, p), zero on the diagonal.
 
     ``prior`` is the psi of the last round, None in the first, and ``prior_weight`` the lambda_prior
-    of Eq. 2. Where ``sampled``, it starts from a draw of Ber(psi), at 0.75 where it is 1 and 0.25
-    where it is 0, so that training can reverse it, instead of from psi. DCDI alone models imperfect
+    of Eq. 2. If ``sampled``, training starts from a draw of Ber(psi) instead of psi: from 0.75 for
+    a 1 and 0.25 for a 0, so that it can reverse the draw. DCDI alone models imperfect
     interventions.
     """
     device = regimes.feature_values.device

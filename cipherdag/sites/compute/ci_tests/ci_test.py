@@ -51,7 +51,7 @@ class CITestResult:
 
 
 class ColumnData(Protocol):
-    """What a test needs of a site's table, which knows of databases and their passwords."""
+    """The part of a site's table that a test needs; a table also knows databases' passwords."""
 
     @property
     def codes(self) -> NDArray[np.integer] | None: ...  # noqa: D102
@@ -67,7 +67,7 @@ class ColumnData(Protocol):
         """Returns codes and values as numbers, shape (n, p), NaN where missing."""
 
     def scored_numbers(self) -> NDArray[np.float64]:
-        """Returns the same with three or more categories that are all numbers as these."""
+        """Returns `numbers`, where three or more categories count as the numbers they name."""
 
 
 class CITest(Protocol):
@@ -162,7 +162,7 @@ def computes(*names: str) -> Callable[[T], T]:
 def ci_test_class(name: str) -> type[CachedCITest]:
     """Returns the class in this folder that computes the tests of a name.
 
-    Its modules are imported until one does, the one that is called so first: some load torch.
+    Modules are imported until one registers the name, first the one named so: some load torch.
     """
     folder = __package__ or ""
     modules = pkgutil.iter_modules(importlib.import_module(folder).__path__)
@@ -223,7 +223,7 @@ def half(memory_bytes: int) -> int:
 
 
 def not_done(rows: IndexArray) -> FloatMatrix:
-    """Returns outcomes of tests of so many rows that were not done, shape (B, N_COLUMNS)."""
+    """Returns outcomes of tests over ``rows`` that were not done, shape (B, N_COLUMNS)."""
     outcomes = np.full((N_COLUMNS, len(rows)), np.nan).T  # `CITestResult.of` wants them by column
     outcomes[:, 4] = rows
     return outcomes

@@ -1,8 +1,8 @@
 """G2 and Pearson's chi-square test the conditional independence of discrete variables.
 
-Statistics are summed as fixed-point integers. Integer sums do not depend on their order, so an
-outcome is the same to the last bit whichever tests share its batch, however much memory there is,
-and with x and y or the conditioning set in any order.
+Statistics are summed as fixed-point integers, whose sums do not depend on their order. So an
+outcome is the same to the last bit whichever tests share its batch, and however much memory there
+is. Nor does the order of x and y, or of the conditioning set, change it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class DiscreteTest(CachedCITest):
 
     Codes have shape (n, p), -1 (or any negative code) where missing; a variable has as many levels
     as its highest code in these rows + 1. Degrees of freedom that are ``plain`` are (r - 1)(c - 1)
-    times the levels of the set; with ``untestable`` the p-value is NaN wherever x or y has one
-    value only. Memory is divided as that of `FisherZTest`.
+    times the levels of the set. If ``constant`` is ``untestable``, the p-value is NaN wherever x or
+    y has one value only. Half of the memory is for a batch, half for the cache.
 
     Raises:
         ParameterError: Codes are not an integer matrix with a row and a column, a code is larger
@@ -225,7 +225,7 @@ def _copied(codes: NDArray[np.integer]) -> IndexArray:
             levels, column = np.unique(np.maximum(column, -1), return_inverse=True)
             column = column.ravel() - (levels[0] < 0)
         least, names = first_met(column)
-        # levels by their first row, but missing values stay what they are
+        # levels are named by their first row, missing values by -1
         names[:-least] = -1
         digest = rows_digest(b"cipherdag copied column", Renamed(column, least, names))
         representative[variable] = first.setdefault(digest, variable)

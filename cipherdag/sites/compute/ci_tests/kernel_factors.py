@@ -38,15 +38,15 @@ TOLERANCE_OF_Z = 1e-11
 """Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
 WORTHWHILE = 0.5
 """Largest r / n for which the low-rank regression is used."""
-STRIPS = 4
+STRIPS = 4  # of rows, in which the upper triangle of a product is computed
 TOLERANCE = 1e-13
 """Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""
 CACHE_MEMORY = 32 * 2**20
 CACHE_FRACTION = 0.25
 """Most bytes, and largest fraction of the memory, for factors and regressions of later batches."""
-WORKING_MATRICES = 4
-MOST_OF_A_SIDE = 64
-FACTORS_OF_TILE = 16
+WORKING_MATRICES = 4  # temporary ones of a computation given Z
+MOST_OF_A_SIDE = 64  # positions of x, and of y, whose matrices are held together, given Z
+FACTORS_OF_TILE = 16  # the same for factors, without Z
 
 
 class KernelMoments(Protocol):
@@ -67,7 +67,7 @@ def inverse_square_width(kind: Literal["marginal", "conditional"], n_rows: int) 
 
 
 def tiles(pairs: IndexArray, side: int) -> Iterator[IndexArray]:
-    """Yields the indices of the pairs (x, y) in each tile of at most so many values a side."""
+    """Yields the indices of the pairs (x, y) in each tile of ``side`` by ``side`` positions."""
     _, tile = np.unique(pairs // max(side, 1), axis=0, return_inverse=True)
     tile = tile.ravel()
     for number in range(int(tile.max()) + 1):

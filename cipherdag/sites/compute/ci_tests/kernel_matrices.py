@@ -34,7 +34,7 @@ class FullKernels:
         self._matrices = max(memory_bytes // bytes_each, 3)
 
     def moments(self, order: IndexArray) -> FloatMatrix:
-        """See `KernelMoments.moments`."""
+        """Computes moments as `kernel_factors.KernelMoments` defines them, shape (3, B)."""
         moments = _marginal if order.shape[1] == 2 else _conditional  # noqa: PLR2004
         return moments(self._columns, order, self._matrices)
 
@@ -140,7 +140,7 @@ def _centred(kernel: torch.Tensor) -> torch.Tensor:
 
 
 def _parts(order: IndexArray, matrices: int) -> Iterator[IndexArray]:
-    """Divides tests into parts that need no more matrices than this; one test needs three."""
+    """Yields parts of the tests that need at most ``matrices`` each; one test needs three."""
     side = max(matrices // 3, 1)
     # by conditioning set, then by blocks of x and y, so that few matrices are computed twice
     blocks = [order[:, 1], order[:, 0], order[:, 1] // side, order[:, 0] // side]

@@ -94,7 +94,7 @@ class RegressionTest(CachedCITest):
         return self._fits[model]
 
     def _near(self, model: Regression) -> Fit | None:
-        """Returns the fit without the last predictor to start from; None if its rows are others."""
+        """Returns the fit without the last predictor, to start from; None if it has other rows."""
         used = (model.response, *model.predictors, *model.complete_in)
         discrete = self._categories[model.response] > 0
         if not discrete or not model.predictors or self._expand.incomplete(used):

@@ -18,11 +18,11 @@ from cipherdag.questions.encodings import subsets
 from cipherdag.questions.separators import Candidates, CandidateScores, SeparatorSearch
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 
-FIRST_WAVE = 4
-WAVE_GROWTH = 8
-BATCH = 200_000
-SPECULATION = 20_000
-PART = 512
+FIRST_WAVE = 4  # conditioning sets of every pair that are tested first
+WAVE_GROWTH = 8  # each next wave has so many times as many sets of the pairs that remain
+BATCH = 200_000  # tests of a batch
+SPECULATION = 20_000  # most tests of one variable that are done before they are needed
+PART = 512  # sets of one pair that are tested at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _stack(
 
 
 def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
-    """Returns the skeleton after a layer of the original PC, which updates neighbourhoods at once.
+    """Returns the skeleton after a layer of the original PC; each removal changes neighbourhoods.
 
     Pairs (x, y) are visited with y ascending and x ascending within it; conditioning sets come
     from the current neighbours of y in lexicographic order (the original FedPC code). The outcome
@@ -126,7 +126,7 @@ class _Outcomes:
         self._independent: dict[tuple[int, ...], bool] = {}
 
     def speculate(self, neighbours: IndexArray, y: int, layer: int) -> None:
-        """Tests all sets from the neighbours of y in one batch: later removals need only fewer."""
+        """Tests all sets of y's neighbours in one batch; after removals a part of these is used."""
         degree = neighbours.size
         if degree <= layer or degree * math.comb(degree - 1, layer) > SPECULATION:
             return
@@ -167,7 +167,7 @@ class BestSeparators:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A batch holds candidates of one conditioning size, ``index`` of the pair ``group`` each."""
+    """Candidates of one conditioning size; each is number ``index`` of its pair, ``group``."""
 
     group: IndexArray
     index: IndexArray
@@ -238,7 +238,7 @@ def _join(parts: list[_Batch]) -> _Batch:
 
 
 def candidate_scores(test: CITest, question: CandidateScores) -> NDArray[np.float64]:
-    """Answers `CandidateScores`: by votes, or by all n p followed by all n."""
+    """Answers `CandidateScores`: votes, or n p of all candidates, then n of all, for n rows."""
     search = question.search
     candidates = search.candidates()
     pairs = search.pair_array()

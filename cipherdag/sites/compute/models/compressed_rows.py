@@ -20,15 +20,15 @@ MOST_CELLS = 2**62
 MOST_PATTERNS = 64
 """Sets of variables whose patterns are remembered."""
 PIECES_PER_GROUP = 4
-"""About so many at least, so that few of a group's rows are filled up."""
+"""Pieces of an average group, about or more, so that few rows of the last are zeros."""
 
 
 class CompressedRows:
     """Groups of rows that agree in some discrete variables, in the order of their codes.
 
-    Groups have ``codes`` of the variables, (groups, variables), ``counts`` of rows, their frequency
-    weights, and ``padding`` zeros at the end; pieces have their ``group``, and are ``present``, 1,
-    or 0 where there is no row, shape (pieces, rows of a piece).
+    By group there are ``codes`` of the variables, (groups, variables), ``counts`` of rows, and
+    ``padding``, the zeros behind its last row. ``group`` is that of each piece. ``present``,
+    (pieces, rows of a piece), is 1 where there is a row, else 0.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class CompressedRows:
     ) -> CompressedRows | None:
         """The groups, or None where they have fewer rows than ``fewest`` on average.
 
-        Of ``variables`` with so many categories; ``column`` has codes or values over so many rows,
+        ``variables`` have ``sizes`` categories; ``column`` gives codes or numbers of ``rows`` rows,
         none missing.
         """
         cells = math.prod(sizes)
         if not rows or cells > MOST_CELLS:
             return None
-        joint = np.zeros(rows, dtype=np.min_scalar_type(cells))  # short ones are sorted quickly
+        joint = np.zeros(rows, dtype=np.min_scalar_type(cells))  # short types sort fast
         for variable, size in zip(variables, sizes, strict=True):
             joint = joint * joint.dtype.type(size) + column(variable).astype(joint.dtype)
         order = np.argsort(joint, kind="stable")

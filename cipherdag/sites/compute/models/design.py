@@ -29,18 +29,18 @@ EVERY_ROW = slice(None)
 BLOCK_ROWS = 8192
 """Rows whose designs are made at a time on a processor: they stay in its cache."""
 BYTES_PER_ENTRY = 64
-"""Of a design on a card, and what is made of it."""
+"""Memory on a card for an entry of a design and the arrays computed from it."""
 FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
-"""Rows of a group on average, from which on rows are compressed."""
+"""Rows of an average group, by all discrete variables or by a model's, to compress rows at all."""
 FIXED_COLUMNS, MOST_VALUES = 3, 2**22
-"""Columns of `CompressedRows` besides its numbers; values that all of them together may hold."""
+"""Columns of `CompressedRows` besides its numbers, and the most values of all that are cached."""
 
 
 class Expansion:
     """Cache of the design columns of p predictors.
 
-    A variable has ``categories``, 0 for a continuous one: (number - ``origins``) / 2**``units``,
-    shape (p,) each. ``column`` gives the n codes or numbers of a variable, NaN where missing.
+    ``categories``, (p,), is 0 for a continuous variable, which is read in its unit, as (number -
+    origin) / 2**unit. ``column`` gives the n codes or numbers of a variable, NaN where missing.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Expansion:
         return [v for v in named if self._categories[v]], numbers
 
     def by_pattern(self, model: Regression, codes: FloatMatrix) -> FloatMatrix:
-        """Each pattern's design: its coefficients of 1 and k continuous ones, (m, 1 + k, columns).
+        """Each pattern's columns, as coefficients of 1 and of k numbers, (m, 1 + k, columns).
 
         ``codes``, (m, discrete predictors), are those of each pattern, predictors ascending.
         """

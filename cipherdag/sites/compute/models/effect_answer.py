@@ -1,7 +1,7 @@
 """A site's answer to `EffectSums`: of all rows, the site alone, incomplete rows, or changed rows.
 
 Changed rows try to refute an effect: a permuted treatment, a random cause, a group left out at a
-time. How rows are changed follows from all of them, so only who knows them all can tell.
+time. The change is a function of all rows, so only someone who knows them all can compute it.
 
 Sources: Sharma and Kiciman, "DoWhy: an end-to-end library for causal inference", arXiv:2011.04216
 (placebo, random cause, subsets); Efron and Tibshirani, An Introduction to the Bootstrap (1993),
@@ -29,17 +29,17 @@ from cipherdag.sites.compute.rows import Rows
 
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
-"""A weight, and an effect in common units, beyond which a site does not contribute its own."""
+"""A weight, and an effect in common units, beyond which a site does not contribute its effect."""
 EFFECT_NOISE_SE = 0.25
 """Standard errors by which a site that restricts small counts perturbs a number at most.
 
-Exact effects over three sites, of two categories each, have one solution in whole numbers: tables
-of the sites.
+Exact effects over three sites, of variables with two categories, have one solution in whole
+numbers: the sites' tables.
 """
 ROWS_PER_COEFFICIENT = 4
-"""Of every arm in every fold: sums of fewer rows at each step of a model have few solutions."""
+"""Every arm of a fold needs so many rows: sums over fewer, step by step, could disclose rows."""
 LEAST_CHANCE = 2.0**-53
-"""Of a standard normal number to be smaller, so that all are finite."""
+"""Probabilities are cut at this distance from 0 and 1, so that normal numbers are finite."""
 
 
 def effect_answer(
@@ -47,9 +47,9 @@ def effect_answer(
 ) -> FloatVector:
     """The answer to `EffectSums`.
 
-    Where small counts may not leave, rows that miss any value are left out, so that two questions
-    are of the same ones, and ``blur`` perturbs the effect that they determine alone; by it the rows
-    are changed. In the stage `Missing` the rows are all of the site.
+    If small counts are restricted, rows that miss any number are left out, so that two questions
+    use the same rows. ``blur`` perturbs the effect of the site alone, and draws the changes of
+    rows. In the stage `Missing` the rows are all of the site.
     """
     if isinstance(question.stage, Missing):
         return _missing(question, rows, min_cell_size, blur)
@@ -118,8 +118,8 @@ def _finished(alone: Estimation, answer: Callable[[EffectSums], FloatVector]) ->
 def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKeys) -> FloatVector:
     """The answer to the stage `Missing`: a permutation test of each variable, as z-statistic.
 
-    Where small counts stay, rows that miss a value of any column are incomplete, as they are left
-    out there.
+    Where small counts are restricted, rows that miss a value of any column count as
+    incomplete.
 
     Source: Agresti, Categorical Data Analysis, 8.4 (the hypergeometric variance).
     """
@@ -229,7 +229,7 @@ def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: CellKeys) 
 def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
     """A number from -1 to 1 for every row, shape (n,).
 
-    Drawn anew for other variables: what two questions share would tell of the table of both.
+    Other variables get other numbers: two questions with the same would disclose a joint table.
     """
     return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (len(rows),))
 

@@ -41,9 +41,9 @@ from cipherdag.statistics.array_functions import (
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
 
 LEAST_WEIGHT = 0.5
-"""Below that of one row."""
+"""The least weight of a stratum's arm by which is divided; the weight of any row is larger."""
 LARGEST_LEVERAGE = 0.9
-"""At which a row's leverage is cut: nothing is left of its residual at 1."""
+"""A row's leverage is cut here: at 1 nothing would be left of its residual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class _Arm:
     """The terms of an arm's mean, sum (m + w (y - m)) / sum d, row by row.
 
     Attributes:
-        arm: Which.
+        arm: The number of the arm.
         in_arm: Which rows are of the arm, 0 or 1, shape (n,).
-        weight: w, 1 over the propensity in these and else 0, shape (n,).
+        weight: w, 1 over the propensity in rows of the arm, else 0, shape (n,).
         slope: Derivative of w by the logits of the treatment, shape (n, arms - 1).
         fitted: m, the outcome of the arm's model, shape (n,).
         change: Derivative of m by its linear combination, shape (n,).
@@ -288,7 +288,7 @@ class _EstimatingFunctions:
     def _scores(
         self, terms: _Arm, mean: float, weights: FloatVector
     ) -> tuple[FloatVector, FloatVector]:
-        """Weights of the scores of the arm's outcome and of the treatment, intercepts' too."""
+        """Weights of the scores of the outcome's and the treatment's model, with intercepts."""
         question = self._question
         fitted, treated = np.split(weights, [question.derivatives[0]])
         if question.site_effect and not question.stratified:
@@ -349,7 +349,7 @@ class _EstimatingFunctions:
     def overlap(self, min_cell_size: int) -> FloatVector:
         """Counts of propensities, of which small ones are suppressed, shape (bins,).
 
-        How many rows an arm has is opened too, so that what is suppressed follows together.
+        The number of an arm's rows is disclosed too, so the total of suppressed counts follows.
         """
         counts = np.zeros(self._question.bins)
         if counts.size:

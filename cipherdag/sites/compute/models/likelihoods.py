@@ -1,10 +1,10 @@
 """Log likelihood, score and minus the Hessian of linear and multinomial logistic regressions.
 
-They are summed over rows one by one, or over rows compressed by their discrete variables. With the
-response's category known of a group, its rows' logits relative to that category are a constant and
-slopes of the group, and their likelihood is a sum of logarithms of 1 + exp. Sums over rows are of
-probabilities and of their products times those of the continuous predictors; what the discrete
-predictors make of them is linear.
+They are summed over rows one by one, or over rows compressed by their discrete variables. The rows
+of a group have one response category, and their logits relative to it have a constant and slopes in
+common. Their log likelihood is a sum of logarithms of 1 + exp. Over rows only probabilities and
+their products are summed, times products of the continuous predictors. The discrete predictors
+enter afterwards, by matrix products.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from cipherdag.sites.compute.models.compressed_rows import CompressedRows, Patte
 from cipherdag.statistics.array_functions import Array, at_least, full, functions_of, like, maxima
 
 Parts = tuple[Array, Array, Array]
-"""Value, gradient and square matrix of a step, where the rows are."""
+"""Value, gradient and square matrix of a step, on the device of the rows."""
 
 LARGEST_LOGIT = 2.0**30
-"""Only a hostile question asks about larger ones: a row's likelihood stays in an answer's bound."""
+"""Larger logits, which only a hostile question has, are cut to keep an answer in its bounds."""
 PIECE_ROWS = 512
-"""Rows of which one thread makes a product of up to 20 columns.
+"""Rows of a piece: one thread multiplies a piece of up to 20 columns.
 
-Of more, libraries for matrices share the work among threads. These wait for each other longer than
-they compute where other programs hold the processors, and sums depend on how many they are.
+Libraries for matrices share larger products among threads. If other programs hold the processors,
+threads wait for each other longer than they compute, and sums depend on their number.
 """
 BLOCK_ELEMENTS = 2**16
-"""What is made of some rows at a time: it stays in a processor's cache."""
+"""Elements that are computed from a block of rows; they stay in a processor's cache."""
 TOGETHER = 8
-"""Rows of which one logarithm is taken, that of their totals' product."""
+"""Rows whose totals are multiplied, so that one logarithm is taken of all."""
 SAFE_LOGIT = 64.0
-"""Of smaller ones so many totals have a product."""
+"""If logits are smaller, the product of `TOGETHER` totals does not overflow."""
 
 
 def by_pieces(left: Array, right: Array) -> Array:
@@ -108,8 +108,8 @@ def logit_step(
 ) -> Parts:
     """A step of a multinomial logistic model.
 
-    ``observed`` is how often every row has each category but 0, shape (outputs, n), of so many rows
-    each; coefficients are output by output.
+    ``observed``, (outputs, n), is how often every row has each category but 0, and ``rows`` how
+    many equal rows it stands for; coefficients are output by output.
     """
     count, columns = len(observed), design.T
     by_output, xp = like(coefficients.reshape(count, -1), design), functions_of(design)
@@ -175,7 +175,7 @@ def compressed_logit_step(
 def _over_rows(
     rows: CompressedRows, numbers: Sequence[int], relative: FloatMatrix
 ) -> tuple[float, FloatMatrix]:
-    """Logarithms of totals, added up, and by group the sums of chances, and of their products.
+    """The sum of totals' logarithms, and by group sums of probabilities and of their products.
 
     ``relative`` are constant and slopes of every group's logits, shape (groups, c, 1 + k). The sums
     have shape (groups, c + c (c + 1) / 2, (1 + k) (2 + k) / 2), each times the products of
@@ -221,8 +221,8 @@ def _chances(
     """Logarithms of totals, and probabilities with their products.
 
     Logits are against one more category, shape (c, ...), of magnitudes below ``bound``. Logarithms
-    have shape (...), or are of some rows together where logits are small; then come probabilities
-    p, p (1 - p) and -p q of every two, upper triangle by rows, shape (c + c (c + 1) / 2, ...).
+    have shape (...), or are of `TOGETHER` rows each where logits are small. The second array holds
+    p, then p (1 - p) and -p q as an upper triangle by rows, shape (c + c (c + 1) / 2, ...).
     """
     count, safe = len(logits), bound <= SAFE_LOGIT
     if parts is None:
@@ -246,6 +246,6 @@ def triangle(size: int) -> int:
 
 
 def _pairs(size: int) -> IndexArray:
-    """Positions of every two in an upper triangle by rows, shape (size, size)."""
+    """The position of each pair in an upper triangle stored by rows, shape (size, size)."""
     low, high = (find.outer(*[np.arange(size)] * 2) for find in (np.minimum, np.maximum))
     return low * (2 * size - low - 1) // 2 + high

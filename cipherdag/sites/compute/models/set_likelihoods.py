@@ -29,7 +29,7 @@ from cipherdag.statistics.array_functions import (
 )
 
 LEAST_DETERMINANT = -23.0
-"""Log, per variable: less is a variable that the others determine."""
+"""Least log determinant per variable: of less, the others determine the variable."""
 DIAGONAL_RIDGE = 1e-9
 """Added to variances of 1 where categories may determine each other; larger than rounding."""
 BATCH, BATCH_ON_CARD = 2**12, 2**16
@@ -48,12 +48,12 @@ def likelihoods_answer(
 ) -> FloatVector:
     """The answer to `LogLikelihoods`.
 
-    What moves a number follows from the number itself without the discount, so that sets which
-    split the rows in the same way, in whichever run, are one equation and not many.
+    The noise of a likelihood follows from its value without the discount. So sets that split the
+    rows in the same way, in whichever run, give an attacker one equation and not many.
 
-    Without ``noise`` nothing moves them. A mean over replicates is moved as the likelihoods of
-    ``parent`` are, from whose rows these were drawn, and a difference of two by the further noise
-    of the drawn rows.
+    Without ``noise`` answers are exact. If the rows were drawn from those of ``parent``, the noise
+    of the parent's likelihoods is added, which a mean over replicates keeps. So is noise of the
+    drawn rows', which a difference of two replicates keeps.
     """
     sets = question.sets()
     answer = site.answer(sets, question.discount)
@@ -84,7 +84,7 @@ class SetLikelihoods:
     matrix, about means to which every category adds its part: main effects alone.
 
     Rows that miss a value are left out, and categories of fewer rows than ``min_cell_size`` are
-    collapsed; what is rare in ``parent``, from which the rows were drawn, is rare here.
+    collapsed. A category that is rare in ``parent``, from which rows were drawn, counts as rare.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class NumberLikelihoods:
         ]
         self._widths = np.array([columns.shape[1] for columns in design])
         self._starts = np.cumsum(self._widths) - self._widths
-        # what is singular without a set's numbers is so with them, and cancels
+        # with the ridge, categories that determine each other cancel in a difference of logs
         diagonal = 1.0 if codes is None else 1.0 + DIAGONAL_RIDGE
         correlations = _correlations(placed(np.concatenate(design, axis=1), device))
         np.fill_diagonal(correlations, diagonal)
@@ -201,7 +201,7 @@ class NumberLikelihoods:
         return np.array(columns, dtype=np.int64).reshape(len(categories), width)
 
     def _log_determinants(self, columns: IndexArray) -> FloatVector:
-        """Of the correlations of each set of columns, shape (B,)."""
+        """Log determinants of the correlations of each set of columns, shape (B,)."""
         batches = [np.zeros(0)]
         for start in range(0, len(columns), self._batch):
             batch = like(columns[start : start + self._batch], self._correlations)

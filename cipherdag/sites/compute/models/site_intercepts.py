@@ -2,8 +2,8 @@
 
 Sites differ in level: other machines, other patients. An intercept per site absorbs that, but its
 gradient would be one site's sum. So each site maximises over its own intercepts at the coefficients
-that are asked about, and answers likelihood, gradient and Hessian of the profile likelihood, which
-add up over sites to those of the regression with an indicator of every site.
+that are asked about. It answers likelihood, gradient and Hessian of the profile likelihood. Summed
+over sites these are the ones of the regression with an indicator of every site.
 
 Source: Murphy and van der Vaart, JASA 95 (2000) 449-465, on profile likelihoods; for linear models
 this is the within estimator (Wooldridge, Econometric Analysis, section 10.5).
@@ -37,7 +37,7 @@ Derivatives = Callable[[FloatVector], tuple[float, FloatVector, FloatMatrix]]
 ENDLESS = 1024.0
 """An intercept, in logits, of a category that no row of the site has, or that all have."""
 NEAR = 8.0
-"""Logits that differ by less are no trouble."""
+"""Offsets of at most this size, in logits, need not be halved."""
 ITERATIONS = 60
 CONVERGED = 1e-13
 """Gain of a step, as a share of the likelihood, at which intercepts are at their best."""
@@ -70,9 +70,9 @@ def profile_step(
 ) -> FloatVector:
     """Profile log likelihood, gradient and minus the Hessian's upper triangle.
 
-    As `RegressionSteps` lays it out; intercepts given are not used. In their positions, which have
-    no derivative here, stand those of a model without coefficients: they count the response's
-    categories.
+    As `RegressionSteps` lays it out; intercepts given are not used. Their positions hold the
+    derivatives of a model without coefficients, from which the rows of each category of the
+    response follow.
     """
     count, columns = outputs(categories), design.shape[1]
     observed = _weighted(response, categories, weights)
@@ -98,7 +98,7 @@ def profile_step(
 def with_site_intercepts(
     design: Array, response: Array, coefficients: FloatMatrix, categories: int, weights: Array
 ) -> FloatMatrix:
-    """Coefficients, (outputs, d), with the site's best intercepts in the positions of these."""
+    """Coefficients, (outputs, d), with the site's best intercepts in place of those given."""
     offsets, at_site = _offsets(design, coefficients), coefficients.copy()
     if not categories:
         at_site[0, 0] = float(average(response - offsets[:, 1], weights))
@@ -157,7 +157,7 @@ def _likelihood(logits: Array, observed: Array) -> tuple[float, Array]:
 def _profile_hessian(
     design: Array, chance: Array, present: NDArray[np.intp], rows: Array
 ) -> FloatMatrix:
-    """Shape (outputs, d, outputs, d): coefficients, less what the intercepts take up of them."""
+    """Minus the Hessian of the profile likelihood, shape (outputs, d, outputs, d)."""
     hessian: FloatMatrix = host(information(design, chance[:, 1:], rows))
     # the constant in front stands for the intercepts of all present categories but the first
     free = present[1:] - 1
@@ -182,7 +182,7 @@ def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, observed: Arr
 def profiled_slope(slope: FloatVector, square: FloatMatrix, n_intercepts: int) -> FloatVector:
     """Derivatives of a sum over a site's rows whose intercepts follow the other coefficients.
 
-    ``slope`` is by all coefficients as if none followed, shape (m,), ``square`` minus the Hessian
+    ``slope``, (m,), has the derivatives with intercepts held fixed, ``square`` is minus the Hessian
     of the site's likelihood; each of the intercepts stands in front of its output's coefficients.
     """
     at, rest = _split(len(slope), n_intercepts)
@@ -197,10 +197,8 @@ def full_scores(
 ) -> FloatVector:
     """The weights of the scores of all coefficients, those of the site's intercepts among them.
 
-    By the inverse of the whole Hessian in blocks.
-
-    By the inverse of the whole Hessian in blocks; ``weights`` are those of the other coefficients'
-    scores, over all sites, and the rest as `profiled_slope` takes it.
+    They follow from the block inverse of the whole Hessian. ``weights`` are those of the other
+    coefficients' scores, over all sites; the other arguments are as in `profiled_slope`.
     """
     at, rest = _split(len(weights), n_intercepts)
     every = weights.copy()

@@ -56,10 +56,10 @@ from cipherdag.statistics.regression_models import (
 )
 
 LEAST_WIDTH = 2.0**-24
-"""Between two thresholds; what a hostile question asks about a row between closer ones is cut."""
+"""Thresholds that are closer, which only a hostile question has, count as this far apart."""
 MOST_WIDTH = 700.0
 MOST_MADE, MOST_SUMS = 2**20, 512
-"""Numbers made of all patterns, and sums of every group, up to which compressed rows are used."""
+"""Compressed rows are used up to this many entries of all patterns, and sums of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,9 @@ def profile_cumulative_step(
 ) -> FloatVector:
     """A step of the profile likelihood, at the site's own best thresholds.
 
-    Packed as `model_step` does; the thresholds given are not used. In their positions, which have
-    no derivative here, stand those of a model without predictors in which all categories are
-    equally likely: they count the response's categories.
+    Packed as `model_step` does; the thresholds given are not used. Their positions hold derivatives
+    of another model, without predictors, in which all categories are equally likely. From these the
+    rows of each category follow.
     """
     count, columns = categories - 1, design[:, 1:]
     codes, xp = indices(response), functions_of(response)
@@ -264,7 +264,7 @@ def _table_step(
     coefficients: FloatVector,
     categories: int,
 ) -> Parts:
-    """A step over all-discrete rows from a table: predictors by response, each a group's rows."""
+    """A step of a model of discrete variables, from the table of predictors by response."""
     codes, response = patterns.codes[:, :-1], patterns.codes[:, -1].astype(np.int64)
     new = np.append(True, (codes[1:] != codes[:-1]).any(axis=1))
     table = np.zeros((int(new.sum()), categories))
@@ -286,7 +286,7 @@ def model_step(
     """Value, gradient and upper triangle of a step, as `RegressionSteps` lays them out.
 
     The design has the constant first; the response codes, or numbers where ``categories`` is 0.
-    With ``site_effect`` the site profiles its intercepts out, over rows of some weights.
+    With ``site_effect`` the site profiles its intercepts out; only then do ``weights`` count.
     """
     if site_effect and ordered:
         return profile_cumulative_step(design, response, coefficients, categories)

@@ -1,7 +1,7 @@
-"""A site's numbers in standard deviations, made on blocks of rows: columns, and curves of them.
+"""A site's numeric columns, standardised block by block of rows, and their squares, the "curves".
 
-No second copy of the columns is held: of every column a site remembers its mean and its spread,
-and a bit a row where values are missing.
+No second copy of the columns is held. A site remembers the mean and the spread of every column,
+and one bit per row if values are missing.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from cipherdag.statistics.array_functions import Array, functions_of, host, like
 from cipherdag.statistics.regression_fits import LEAST_REST
 
 CURVES = 1
-"""Regressors that a number of S brings beside itself."""
+"""Further regressors of each number of S: its square."""
 CHUNK_VALUES = 2**17
-"""Of the blocks that a processor computes with together: they stay in its cache."""
+"""Values of the blocks that a processor computes with at a time; they stay in its cache."""
 WHOLE_VALUES, WHOLE_ROWS = 2**24, 2**13
-"""Up to which all rows are one block, which need not be made again."""
+"""Up to this many values and rows, all rows are one block, which is made once."""
 FEWEST_ROWS = 64
-"""Of a block."""
+"""The fewest rows of a block."""
 SPARE_VALUES = 2**21
 """Memory that blocks take and give back without asking the system, which clears it slowly."""
 BYTES_PER_VALUE = 64
-"""On a card: of a value, its curve, and what is made of both."""
+"""Memory on a card for a value, its square, and the arrays that are computed from both."""
 WIDEST_EXPONENT = 1000
 WELL_CENTRED = 1e-5
-"""Least variance, in squares of the mean, that squares about another origin tell."""
+"""If a variance is a smaller share of the mean's square, it is computed again about the mean."""
 
 
 class Scale(NamedTuple):
@@ -120,7 +120,7 @@ class StandardColumns:
         return np.array([self._pattern_of[variable] for variable in variables], dtype=np.int64)
 
     def complete(self, patterns: IndexArray) -> BoolVector | None:
-        """The rows that miss a value by none of some patterns, shape (n,); None for all of them."""
+        """The rows in which none of the patterns has a missing value, (n,); None if all rows."""
         wanted = {*patterns.tolist()}
         packed = [bits for bits, pattern in self._patterns.items() if pattern in wanted]
         if not packed:
@@ -129,22 +129,22 @@ class StandardColumns:
         return ~np.unpackbits(missing, count=self.rows).view(np.bool_)
 
     def numbers(self, variables: IndexArray) -> Numbers:
-        """Some of them, shape (k,), to be read in standard deviations."""
+        """The columns of some variables, shape (k,), to be read in standard deviations."""
         chosen = variables.tolist()
         columns = [self._on_device(variable) for variable in chosen]
         scales = np.array([self._scales[variable] for variable in chosen])
         return Numbers(columns, like(scales.T[:, :, None], columns[0]))
 
     def placed(self, values: NDArray[Any]) -> Array:
-        """An array where the columns are computed with."""
+        """The array on the device that computes with the columns."""
         return placed(values, self._device)
 
     def whole(self, width: int) -> bool:
-        """Whether so many columns have so few rows that all of them are one block."""
+        """Whether all rows of ``width`` columns are one block."""
         return width * self.rows <= WHOLE_VALUES and self.rows <= WHOLE_ROWS
 
     def rows_at_once(self, width: int) -> int:
-        """Rows of a block of so many columns: all of them if they are few."""
+        """The number of rows of a block of ``width`` columns: all rows if they are few."""
         if self.whole(width):
             return max(self.rows, 1)
         most = CHUNK_VALUES
@@ -173,18 +173,18 @@ class StandardColumns:
 
 
 Rows = tuple[Array, Array | None]
-"""A block of rows, 0 in those that do not count, and which do, shape (r,); None for all of them."""
+"""A block of rows, 0 in incomplete ones, and which are complete, (r,); None if all are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Numbers, and their curves behind them, centred over the rows that have all of them.
+    """Numbers, and their squares behind them, centred over the rows that have all of them.
 
-    Of k ``numbers``, by ascending ``variables``, there are m columns, with curves where ``curved``.
-    They have means (``origin``), deviations, and one over these (``scales``), each (m,), 0 where
-    constant. ``complete`` rows count, shape (n,); None for all of them. ``table`` has the
-    correlations of these columns, at ``index``, and more, or variances alone; ``held`` are all
-    rows, where they are few.
+    The k ``numbers``, of ascending ``variables``, give m columns, squares too if ``curved``. Each
+    column has a mean (``origin``), a deviation, and its inverse in ``scales``, (m,), 0 if constant.
+    ``complete`` marks the ``count`` rows that are used, (n,); None if all are. ``table`` holds
+    correlations, those of these columns at ``index``, or variances alone. ``held`` has all rows as
+    one block if they are few.
     """
 
     source: StandardColumns
@@ -210,7 +210,7 @@ class Columns:
         curved: bool,
         crossed: bool,
     ) -> Columns:
-        """Columns of variables, ascending, over complete rows; ``crossed`` for regressions."""
+        """Columns of ascending variables over complete rows, with correlations if ``crossed``."""
         count = source.rows if complete is None else int(complete.sum())
         rows = None if complete is None else source.placed(complete)
         zeros = np.zeros(len(variables) * (1 + CURVES * curved))
@@ -236,7 +236,7 @@ class Columns:
         return replace(made, table=table, held=held)
 
     def of(self, variables: IndexArray, *, curved: bool) -> Columns:
-        """Some of the numbers, with the correlations that are known here."""
+        """The columns of some of the numbers; their correlations are not computed again."""
         places = np.searchsorted(self.variables, variables)
         columns = self.regressors(places[None], curved=curved)[0]
         return replace(
@@ -253,7 +253,7 @@ class Columns:
     def correlations(
         self, regressors: IndexArray, numbers: IndexArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Correlations of regressors among them, (U, m, m), and with numbers, (U, d, m)."""
+        """Correlations among the regressors, (U, m, m), and of numbers with them, (U, d, m)."""
         if self.table.ndim > 1 or self.held is None:
             places, others = self.index[regressors], self.index[numbers]
             among = self.table[places[:, :, None], places[:, None]]
@@ -266,14 +266,14 @@ class Columns:
         return among, across * (scales * self.scales[numbers][:, :, None] / self.count)
 
     def regressors(self, given: IndexArray, *, curved: bool) -> IndexArray:
-        """The columns of sets of numbers, shape (U, k), and of their curves, shape (U, m)."""
+        """The columns, (U, m), of sets of numbers, (U, k), and, if ``curved``, of their squares."""
         steps = len(self.variables) * np.arange(1 + CURVES * curved)
         return (given[:, None] + steps[:, None]).reshape(len(given), -1)
 
     def blocks(self, others: int = 0) -> Iterator[Rows]:
-        """Yield blocks of rows that fit a cache with so many others, and which of them count.
+        """Yield blocks of rows, (m, r), which with ``others`` more columns fit a cache.
 
-        Blocks have shape (m, r), 0 in rows that do not count.
+        Incomplete rows are 0; the complete ones of a block come with it, as in `Rows`.
         """
         if self.held is not None:
             yield self.held
@@ -293,7 +293,7 @@ class Columns:
             yield block, counts
 
     def _moments(self, *, crossed: bool) -> tuple[FloatVector, FloatArray]:
-        """Means, and covariances or variances alone."""
+        """Means, and covariances if ``crossed``, else variances."""
         total, second = 0.0, 0.0
         for block, _ in self.blocks():
             total = total + block.sum(axis=1)

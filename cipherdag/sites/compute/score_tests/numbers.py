@@ -1,7 +1,7 @@
 """Score tests of two numbers given numbers, with heteroscedasticity-consistent variances.
 
-Squares of S are regressors too where a site has enough rows. Tests over the same rows are done
-together (`shared_rows`), those with gaps of their own one by one.
+Squares of S are regressors too where a site has enough rows. Tests over the same complete rows are
+done together (`shared_rows`); where that is slower, tests are done one by one.
 
 Source: White, Econometrica 48 (1980) 817-838.
 """
@@ -27,13 +27,13 @@ ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 ROWS_PER_SQUARE = 10
 """Rows per coefficient from which squares of S are among them."""
 MOST_TESTS, FEWEST_TESTS = 512, 32
-"""Of a part: so many residuals fit a cache, and fewer would not pay for its matrix."""
+"""Tests of a part: the residuals of more do not fit a cache; fewer do not pay for a matrix."""
 MOST_VARIABLES = 128
-"""Of a part that needs its own correlations."""
+"""The most variables of a part whose correlations are computed for it alone."""
 MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
-"""Up to which a site makes all of them once."""
+"""A site computes all correlations once if they are at most this many, in all and per test."""
 LEAST_SHARED, FEWEST_SHARED = 2**16, 4
-"""Rows times tests, and tests, from which those with gaps of their own are done together."""
+"""Rows times tests, and tests, from which tests that miss the same rows are done together."""
 MOST_ALONE, ALONE_VALUES = 2**20, 2**15
 """Rows up to which a test may copy its columns, and values that are copied at a time."""
 
@@ -51,7 +51,7 @@ class NumberScores:
         return self._columns.standard(variable)
 
     def answer(self, tests: IndexArray) -> ScoreMoments:
-        """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0: not done."""
+        """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0 if not done."""
         moments = np.zeros((3, len(tests)))
         alone: list[IndexArray] = []
         for mine, patterns in self._by_rows(tests):
@@ -85,7 +85,7 @@ class NumberScores:
         yield from zip(np.split(order, ends[:-1]), keys, strict=True)
 
     def _better_alone(self, count: int) -> bool:
-        """Whether so many tests are faster done one by one, in memory that does not matter."""
+        """Whether ``count`` tests over the same rows are faster one by one, in little memory."""
         rows = self._columns.rows
         return count * rows < LEAST_SHARED or (count < FEWEST_SHARED and rows <= MOST_ALONE)
 
@@ -122,7 +122,7 @@ class NumberScores:
         curved: bool,
         crossed: bool,
     ) -> Columns | None:
-        """All columns, over all rows made once; None if neither rows nor correlations are few."""
+        """Columns of all variables, cached if none misses a row; None if they take much memory."""
         last = self._shared_columns
         if (
             complete is None
@@ -169,14 +169,14 @@ class NumberScores:
 
 
 def _curved(count: Any, given: int) -> Any:
-    """Whether so many rows are enough for curves of so many numbers."""
+    """Whether ``count`` rows are enough for the squares of ``given`` numbers."""
     return (count >= ROWS_PER_SQUARE * ((1 + CURVES) * given + 2)) & (given > 0)
 
 
 def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]:
-    """Tests (x, y, s1, ...) that share residuals, at most so many at a time.
+    """Yield parts of at most ``most`` tests (x, y, s1, ...), which share residuals.
 
-    Parts are of any number of variables where they may be ``whole``; given nothing there are
+    If ``whole``, a part may have any number of variables. Without conditioning sets it has at most
     `MOST_TESTS` variables on each side.
     """
     given = np.sort(tests[:, 2:], axis=1)
@@ -188,7 +188,7 @@ def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]
         order = np.argsort(codes, kind="stable")
         yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         return
-    # sets are of neighbours of x
+    # conditioning sets are subsets of the neighbours of x, so tests of one x share residuals
     waiting = [np.lexsort((tests[:, 1], *given.T[::-1], tests[:, 0]))]
     while waiting:
         part = waiting.pop()
@@ -203,10 +203,8 @@ def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]
 def _residuals(block: Array, complete: Array, count: Array) -> tuple[Array, Array]:
     """Residuals of the first two given the others, (B, 2, n), and rows less coefficients.
 
-    Both are 0 where the others leave nothing.
-
-    Both are 0 where the others leave nothing. The block, (B, 2 + k, n), is 0 in rows that do not
-    count, and is overwritten.
+    Both are 0 where the others leave nothing. The block, (B, 2 + k, n), is overwritten; rows that
+    are not ``complete`` are 0 in it.
     """
     xp = functions_of(block)
     mean = block.sum(axis=2) / at_least(count, 1.0)[:, None]

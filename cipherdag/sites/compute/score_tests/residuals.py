@@ -30,10 +30,10 @@ CLIP, FURTHEST = 2.5, 4.0
 FEWEST_REST = 10
 """Fewest rows less coefficients of a site that does a test."""
 LEAST_VARIANCE = 2.0 / 3.0
-"""Of that of normal numbers: the least V that a site states, whatever its rows."""
+"""The least V per row that a site states; independent normal numbers have about 1."""
 
 MOST_TRACE = 1e6
-"""Of an inverse, up to which its correlations have full rank."""
+"""Correlations have full rank if the trace of their inverse is below this."""
 
 
 class RegressionScores(NamedTuple):
@@ -45,7 +45,7 @@ class RegressionScores(NamedTuple):
 
 
 def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
-    """The test of two numbers, (n, 2), given columns, (n, k); None where S leaves too little."""
+    """U and V of two numbers, (n, 2), given ``nuisance``, (n, k); None if S leaves too little."""
     slopes, rank = least_squares(nuisance, both)
     left = both - nuisance @ slopes
     total = ((both - both.mean(axis=0)) ** 2).sum(axis=0)
@@ -58,7 +58,7 @@ def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
 
 
 def products(residuals: Array, rest: Array, complete: Array) -> Array:
-    """U, V and rows less coefficients, shape (3, B)."""
+    """U, V and ``rest`` of B tests, (3, B), from the two residuals of each, (B, 2, n)."""
     first, second = (clipped_residuals(residuals[:, side], rest, complete) for side in (0, 1))
     xp, product = functions_of(first), first * second
     scale = floats(complete.sum(axis=1)) / xp.where(rest > 0.0, rest, 1.0)

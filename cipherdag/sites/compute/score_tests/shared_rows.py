@@ -1,8 +1,8 @@
 """Score tests of numbers over the same rows, by matrix products on blocks of rows.
 
-Coefficients follow from the correlations of the numbers and their curves. A residual that several
-tests have is made once, with all others given the same set. One pass over the rows is left, since
-products of deviations from means follow from products; two where residuals are clipped once more.
+Coefficients follow from the correlations of the numbers and their squares. A residual that several
+tests share is computed once. One pass over the rows is enough, since sums of centred products
+follow from sums of raw products. Where centred residuals have to be clipped, there is a second one.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from cipherdag.statistics.outcome_cache import position_keys
 from cipherdag.statistics.regression_fits import LEAST_REST
 
 EXACT_REST = 1e-4
-"""Share of the variance from which on correlations tell what S leaves to ten digits."""
+"""If S leaves less than this share of a variance, it is summed over rows, as digits are lost."""
 MOST_TOGETHER, MOST_FITTED = 2**17, 2**20
-"""Values of residuals that are made, and regressed, at a time where all rows are kept."""
+"""Values of residuals that are computed, and regressed, at a time if all rows are held."""
 DENSE = 4
-"""Pairs of residuals a test up to which the products of all pairs are faster than of some."""
+"""Up to this many pairs of residuals per test, the products of all pairs are faster."""
 
 
 def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> FloatArray:
-    """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (3, B); 0: not done."""
+    """U, V, and rows less coefficients of tests (x, y, s1, ...), (3, B); 0 if not done."""
     keys = position_keys(np.sort(tests[:, 2:], axis=1))
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     width = len(columns.variables)
     codes = which.reshape(-1, 1) * width + tests[:, :2]
     distinct, index = np.unique(codes, return_inverse=True)
     owner, number = np.divmod(distinct, width)
-    # sets of as many numbers follow one another
+    # sets on which equally many numbers are regressed follow one another
     order = np.argsort(np.bincount(owner)[owner], kind="stable")
     index = np.argsort(order)[index.reshape(-1, 2)]
     by_residual = np.argsort(index[:, 0], kind="stable")
@@ -64,18 +64,18 @@ def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> Floa
 
 
 def distinct_numbers(numbers: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return the distinct ones of small numbers ascending, and of each number its index there."""
+    """Return distinct values of small whole numbers, ascending, and each number's index in them."""
     present: BoolVector = np.zeros(int(numbers.max(initial=-1)) + 1, dtype=bool)
     present[numbers] = True
     return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
 class _Regressions(NamedTuple):
-    """Regressions of d numbers on each of U sets, whose residuals' squares add up to ``rest``.
+    """Regressions of d numbers on each of U sets of m regressors.
 
-    Numbers are columns, (U, d), regressors (U, m), and slopes, (U, d, m), of the columns as they
-    are. Residuals are multiplied by ``scale``; it and ``rest``, rows less coefficients, (U, d), are
-    0 where S leaves nothing, or too few rows.
+    Numbers, (U, d), and regressors, (U, m), are positions of columns; slopes have shape (U, d, m).
+    Residuals times ``scale``, (U, d), have squares that add up to ``rest``, the rows less
+    coefficients. Both are 0 where S leaves nothing, or too few rows.
     """
 
     numbers: IndexArray
@@ -85,7 +85,7 @@ class _Regressions(NamedTuple):
     rest: FloatMatrix
 
     def of(self, sets: slice | IndexArray) -> _Regressions:
-        """Those on some of the sets."""
+        """The regressions on some of the sets."""
         return _Regressions(
             self.numbers[sets],
             self.regressors[sets],
@@ -98,10 +98,10 @@ class _Regressions(NamedTuple):
 def _pieces(
     columns: Columns, sets: IndexArray, number: IndexArray, owner: IndexArray, *, curved: bool
 ) -> Iterator[list[_Regressions]]:
-    """Yield regressions whose residuals are made together: all, or where all rows are kept a few.
+    """Yield lists of regressions whose residuals are made together: all, or a few if rows are held.
 
-    Sets, (E, k), numbers and the index of each set are by residual; sets of as many numbers follow
-    one another.
+    ``sets``, (E, k), ``number`` and ``owner``, the set's index, have an entry per residual. Sets on
+    which equally many numbers are regressed follow one another.
     """
     _, starts, counts = np.unique(owner, return_index=True, return_counts=True)
     counts = counts[np.argsort(starts)]
@@ -151,14 +151,14 @@ def _regressions(
 
 
 class _Residuals:
-    """Residuals, and what is summed of them once they are clipped."""
+    """The residuals of some regressions, and sums of their clipped products over the rows."""
 
     def __init__(self, columns: Columns, groups: list[_Regressions]) -> None:
         self._columns, self._groups = columns, groups
         self.rest = np.concatenate([group.rest.ravel() for group in groups])
 
     def mean_squares(self) -> FloatVector:
-        """Of the residuals as they are, shape (E,)."""
+        """The mean squares of the residuals before they are clipped, shape (E,)."""
         total = sum(dots(block, block) for block, _ in self._blocks())
         return host(total) / self._columns.count
 
@@ -167,16 +167,16 @@ class _Residuals:
         if len(self._groups) == len(self._groups[0].numbers) == 1:
             (left, first), (right, second) = (distinct_numbers(side) for side in index.T)
             if len(left) * len(right) <= DENSE * len(index):
-                total, squares = self._sums(_of_each)
+                total, squares = self._sums(_residual_sums)
                 mean, size = self._moments(total, squares)
-                score, variance = self._sums(partial(_of_all, left, right), mean, size)
+                score, variance = self._sums(partial(_products_of_all, left, right), mean, size)
                 unit = size[index].prod(axis=1)
                 return score[first, second] / unit, variance[first, second] / unit**2
         left, right = index.T
-        total, squares, ab, aab, abb, aabb = self._sums(partial(_of_raw, left, right))
+        total, squares, ab, aab, abb, aabb = self._sums(partial(_raw_sums, left, right))
         mean, size = self._moments(total, squares)
         if (FURTHEST * size < CLIP + np.abs(mean)).any():
-            score, variance = self._sums(partial(_of_two, left, right), mean, size)
+            score, variance = self._sums(partial(_products_of_tests, left, right), mean, size)
         else:  # in deviations from the means
             (a, b), (aa, bb), n = mean[index].T, squares[index].T, self._columns.count
             score = ab - n * a * b
@@ -198,7 +198,7 @@ class _Residuals:
         mean: FloatVector | None = None,
         size: FloatVector | None = None,
     ) -> list[FloatArray]:
-        """Sums over all rows of terms of clipped residuals, less ``mean``, clipped by ``size``."""
+        """Sums of ``terms`` of clipped residuals; with ``mean``, centred and clipped once more."""
         sums: list[Array] = []
         for residuals, counts in self._blocks():
             xp, block = functions_of(residuals), residuals  # which nothing reads again
@@ -230,26 +230,26 @@ class _Residuals:
             yield made[0] if one else functions_of(block).concatenate(made), counts
 
 
-def _of_each(block: Array) -> tuple[Array, ...]:
+def _residual_sums(block: Array) -> tuple[Array, ...]:
     """Residuals and their squares, summed, shape (E,) each."""
     return block.sum(axis=1), dots(block, block)
 
 
-def _of_all(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+def _products_of_all(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
     """Products of each residual on the left with each on the right, and the squared products."""
     one, other = block[like(left, block)], block[like(right, block)]
     return one @ other.T, (one * one) @ (other * other).T
 
 
-def _of_two(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+def _products_of_tests(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
     """Products of two residuals, and the squared products, shape (B,) each."""
     both = block[like(left, block)] * block[like(right, block)]
     return both.sum(axis=1), dots(both, both)
 
 
-def _of_raw(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
-    """What the same follows from, once the means are known; of residuals and of products."""
+def _raw_sums(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+    """Sums of a and a^2, of all residuals, and of ab, a^2 b, a b^2 and (ab)^2, of each test."""
     one, other = block[like(left, block)], block[like(right, block)]
     both = one * other
     of_both = both.sum(axis=1), dots(both, one), dots(both, other), dots(both, both)
-    return *_of_each(block), *of_both
+    return *_residual_sums(block), *of_both

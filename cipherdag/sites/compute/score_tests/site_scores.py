@@ -1,4 +1,4 @@
-"""A site's answer to the score test, of columns of any type, by its regression of each mixed test.
+"""A site's answer to score tests of columns of any type.
 
 In a test of categories and numbers together the response is fitted on S by the site's Newton steps,
 and the other variable is scored. Two numbers have their residuals multiplied (`residual_scores`).
@@ -38,7 +38,7 @@ from cipherdag.statistics.regression_models import (
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
 FEWEST_EVENTS = 2
-"""Rows of the rarest category of a response per coefficient of S."""
+"""The rarest category of a response needs this many rows per coefficient of S."""
 LEAST_RANK = 1e-9
 """Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
 
@@ -92,9 +92,9 @@ class SiteRegressions:
     def moments(
         self, model: Regression, test: RegressionScores, n_rows: int
     ) -> tuple[FloatVector, float, float]:
-        """Scores of all components, shape (K,), a first category's among them, a, and f.
+        """Scores of all components, (K,), with the first categories', and the moments a and f.
 
-        Several are weighted: as in `table_moments`, by their variances.
+        Several scores are weighted by their variances, as in `tables.weighted_moments`.
         """
         each: FloatMatrix = np.ones((1, 1))
         for side in score_shape(model, self._categories):
@@ -139,7 +139,7 @@ class SiteRegressions:
     def _of_categories(
         self, model: Regression, fit: Fit, designs: tuple[Array, Array], response: Array
     ) -> tuple[FloatVector, FloatMatrix]:
-        """Scores of coefficients that are 0, and their covariances given those of S."""
+        """Scores of the tested coefficients at 0, and their covariances given those of S."""
         nuisance, other = designs
         categories = self._categories[model.response]
         zeros = np.zeros(other.shape[1])
@@ -173,7 +173,7 @@ def _standardised(other: Array) -> Array:
 
 
 def _within_fences(values: Array) -> Array:
-    """Numbers, shape (n, k), n > 0, clipped at Tukey's fences; where quartiles are one, none is."""
+    """Numbers, (n, k), n > 0, clipped at Tukey's fences, but not where the quartiles are equal."""
     xp, (low, high) = functions_of(values), quantiles(values, (0.25, 0.75))
     reach = xp.where(high > low, FENCE * (high - low), np.inf)
     return xp.clip(values, low - reach, high + reach)
@@ -182,7 +182,7 @@ def _within_fences(values: Array) -> Array:
 def _efficient(
     gradient: FloatVector, hessian: FloatMatrix, tested: NDArray[np.bool_]
 ) -> tuple[FloatVector, FloatMatrix]:
-    """Scores of some coefficients and their covariances, given those of the others."""
+    """Efficient scores of the tested coefficients and their covariances, given the others."""
     across = hessian[np.ix_(tested, ~tested)]
     among = np.linalg.pinv(hessian[np.ix_(~tested, ~tested)], hermitian=True)
     variance = hessian[np.ix_(tested, tested)]
@@ -193,7 +193,7 @@ def _efficient(
 
 
 class SiteScores:
-    """Score tests over one site's rows; ``counted`` codes are of use unless all are numbers."""
+    """Score tests over one site's rows; ``counted`` makes the tables, which categories need."""
 
     def __init__(
         self,
@@ -208,13 +208,13 @@ class SiteScores:
 
     @cached_property
     def _regressions(self) -> SiteRegressions:
-        """Of tests of categories and numbers together: these read all columns."""
+        """The score tests of categories and numbers together, which read all columns."""
         return self._make()
 
     def answer(self, question: RaoSums) -> FloatVector:
         """The site's scores and their moments as the question lays them out."""
         sizes = question.sizes
-        # f of all tests first, and in the end of those of several components
+        # there is an f for every test here; only tests of several components disclose theirs
         sums = RaoScores(np.zeros(int(sizes.sum())), *np.zeros((5, question.n_tests)))
         start = np.cumsum(sizes) - sizes
         first = 0

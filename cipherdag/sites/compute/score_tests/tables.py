@@ -1,13 +1,13 @@
 """Scores of categories given categories: differences from independence within a site's strata.
 
-Given the margins of a stratum its scores have the covariance n^2 / (n - 1) P x Q, for the
-covariances P and Q of the indicators of one row's categories of x and of y. Sigma is the sum over
-strata. It is never made: of its square only the trace is needed.
+Given its margins, a stratum of n rows has scores with the covariance n^2 / (n - 1) P x Q. P and Q
+are the covariances of one row's indicators of the categories of x and of y. Sigma sums this over
+strata. It is never formed: only its trace and that of its square are needed.
 
 A score U of categories i and j is multiplied by the root of w = 1 / (N p_i q_j), for N rows of all
-sites, and the means p_i and q_j of P_ii and Q_jj over the site's rows. They count as at least
-1 / sqrt(N), so that what two rare categories have in common is expected about once. All weights
-follow from margins, so that the moments given the margins are exact.
+sites. p_i and q_j are the means of P_ii and Q_jj over the site's rows, but at least 1 / sqrt(N). So
+N p_i q_j, about the expected count of two rare categories, is at least 1. All weights follow from
+margins, so that the moments given the margins are exact.
 
 Source: Landis, Heyman and Koch, International Statistical Review 46 (1978) 237-254; Agresti,
 Categorical Data Analysis, section 8.4.
@@ -38,19 +38,19 @@ from cipherdag.statistics.array_functions import (
 from cipherdag.statistics.contingency import TableForms, chi_square_tail, table_forms
 
 AT_ONCE = 1 << 20
-"""Products of covariances up to which all tests are done together."""
+"""Up to this many products of covariances, all tests are done together."""
 LEAST_SITE_VARIANCE = 1.0
-"""Where no cell varies by more, one site's are too far from normal for a chi-square."""
+"""If no cell's variance is larger, one site's scores are too far from normal for a chi-square."""
 MOST_TAIL = 1.0 - 1e-3
-"""Of p-values: beyond it scores would have no end."""
+"""P-values are cut here, as the normal score of 1 is infinite."""
 DENSE_CELLS = 1 << 12
-"""Cells of a table that is counted as it is; of a larger one configurations that have rows."""
+"""A table of at most this many cells is counted whole; of a larger one the strata with rows."""
 
 
 class Margins(NamedTuple):
-    """Rows of the categories of x, (m, U), and of y, (k, U), with components, and of strata, (U,).
+    """Numbers of rows by category of x, (m, U), by category of y, (k, U), and by stratum, (U,).
 
-    Strata of a test follow one another.
+    Of two categories only the first is a component. Strata of a test follow one another.
     """
 
     x: Array
@@ -59,7 +59,7 @@ class Margins(NamedTuple):
 
     @classmethod
     def of(cls, counts: Array, rows: int, columns: int) -> Margins:
-        """Those of tables, shape (categories of x, of y, U), of so many components."""
+        """The margins of tables, (categories of x, of y, U), with ``rows`` x ``columns`` scores."""
         x, y = counts.sum(axis=1), counts.sum(axis=0)
         return cls(x[:rows], y[:columns], x.sum(axis=0))
 
@@ -74,8 +74,8 @@ def weighted_moments(
 ) -> tuple[FloatArray, FloatVector, FloatVector]:
     """Weighted U, shape (m, k, T), the trace a of Sigma, and f, shape (T,) each.
 
-    f^2 is the trace of Sigma^2, and half of what the fourth cumulants of rare counts add to the
-    variance of the form, of which the site states its share of all rows.
+    f^2 is the trace of Sigma^2, plus half of what fourth cumulants of rare counts add to the
+    variance of U' U. Of the latter the site states a part: its share of all sites' rows.
 
     Each of ``sizes`` is the number of a test's strata; U and V are summed over strata.
     """
@@ -133,7 +133,7 @@ def _of_pairs(weights: FloatArray) -> FloatArray:
 
 @cache
 def _pairs(count: int) -> tuple[IndexArray, IndexArray, IndexArray]:
-    """Pairs of components, and which of them are of one."""
+    """Pairs (i, j), i <= j, of components, and the positions of the pairs with i = j."""
     i, j = np.triu_indices(count)
     return i, j, np.flatnonzero(i == j)
 
@@ -162,7 +162,7 @@ class TableScoreTests:
         self._columns = columns
 
     def answer(self, tests: IndexArray, n_rows: int) -> TableMoments:
-        """The moments of tests of one shape, (x, y, s1, ..., sl), of so many rows of all sites."""
+        """The moments of tests (x, y, s1, ..., sl) of one shape; all sites have ``n_rows`` rows."""
         levels = self._columns.levels
         shape = tuple(int(of_side) for of_side in levels[tests[0, :2]])
         # of two categories the first is the one component
@@ -219,7 +219,7 @@ class TableScoreTests:
 
 
 def _varying(owner: IndexArray, tables: Array) -> Iterator[Strata]:
-    """Strata in which both variables vary; none where there are none."""
+    """Yield the strata in which both variables vary, if there are any."""
     varies = (tables.any(axis=2).sum(axis=1) > 1) & (tables.any(axis=1).sum(axis=1) > 1)
     chosen = np.flatnonzero(host(varies))
     if len(chosen):
@@ -229,7 +229,7 @@ def _varying(owner: IndexArray, tables: Array) -> Iterator[Strata]:
 def _cells(counts: Array, margins: Margins) -> Array:
     """Differences, variances and expected counts of components, shape (3, rows, columns, U).
 
-    Of two categories what is expected of the first is its share of the other.
+    Of two categories the expected count has r (n - r) / n in place of the first one's count r.
     """
     r, c, n = margins
     # products first: exactly 0 where x or y is constant

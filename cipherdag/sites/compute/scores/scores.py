@@ -39,8 +39,8 @@ Noise = Callable[[FloatVector], FloatVector]
 
 SMALLEST_VARIANCE = 1e-12  # of a standardised variable; below, a variable counts as determined
 CHUNK_ELEMENTS = 1 << 22
-LARGEST_TABLE = 1 << 12  # cells; a larger one is renumbered by what occurs
-PENALTY_BITS = 4  # of ln n / 2 if likelihoods are perturbed: many parameters' would disclose n
+LARGEST_TABLE = 1 << 12  # cells; a larger one is renumbered by the cells that occur
+PENALTY_BITS = 4  # ln n / 2 has this many bits below one if likelihoods are perturbed, to hide n
 
 
 class FamilyScore(Protocol):
@@ -235,10 +235,8 @@ def _family_noise(
 ) -> FloatVector:
     """Computes the noise of families' scores from that of likelihoods of sets, shape (F,).
 
-    A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs.
-
-    A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs. That
-    of the empty set has no noise.
+    A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs. The
+    likelihood of the empty set has no noise.
     """
     return (noise(parents) if n_parents else 0.0) - noise(both)
 
@@ -252,7 +250,7 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, IndexArray]]:
-    """Groups families by number of parents: it, indices, and rows (parents..., variable)."""
+    """Yields each number of parents, its families' indices, and rows (parents..., variable)."""
     sizes = np.array([parents.bit_count() for _, parents in families], dtype=np.int64)
     for size in np.unique(sizes).tolist():
         index = np.flatnonzero(sizes == size)
@@ -261,7 +259,7 @@ def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, Index
 
 
 def _variances(entries: Array) -> Array:
-    """Computes residual variances given earlier variables, (k, B), from correlations."""
+    """Computes each variable's residual variance given earlier ones, (k, B), of correlations."""
     variances, xp = [entries[0, 0]], functions_of(entries)
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]

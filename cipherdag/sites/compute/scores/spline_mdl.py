@@ -26,7 +26,7 @@ NORMALISER = math.log2(2.865064)  # makes the code of the whole numbers complete
 DIGITS = 1000.0  # a parameter is written with three to four digits
 SMALLEST_PARAMETER = 1e-12
 FUNCTION_BITS = math.log2(9)  # one of nine kinds of functions for every factor of a term
-WIDEST_GAP = 10.01  # resolution of a column whose smallest values are equal and no gap is narrower
+WIDEST_GAP = 10.01  # resolution if the two smallest values are equal and no gap is narrower
 CHUNK_ELEMENTS = 1 << 16
 
 
@@ -130,8 +130,8 @@ def parameter_bits(value: float) -> float:
 def whole_number_bits(value: float) -> float:
     """Returns the bits of the next integer in Rissanen's universal code, as GLOBE's program has it.
 
-    The iterated logarithms up to the first that is not positive, which Rissanen leaves out and
-    GLOBE adds.
+    It adds up iterated logarithms, with the first that is not positive, which Rissanen leaves
+    out.
     """
     if value < 1.0:
         return 0.0
