@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14783,
     "audit": 1503,
-    "cli": 4510,
+    "cli": 4488,
     "deployment": 1888,
     "federation": 1814,
     "findings": 3968,
