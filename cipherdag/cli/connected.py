@@ -96,41 +96,32 @@ def _lacking(given: str) -> tuple[str, list[int]]:
 def connected_command(name: str) -> click.Command:
     """``coordinator run NAME``."""
     more = "Names of columns stay at the sites: here the result has numbers in their place."
-    parameters = [
-        *asking_options(),
-        *parameter_options(name),
-        PROTECTION,
-        *out_options(),
-        folder_option(),
-        *waiting_options(),
-        SEED,
-        LIVE,
-    ]
-    return _asking(name, "run", parameters, more, partial(_run, name))
+    return _asking(name, "run", [*out_options(), *waiting_options(), LIVE], more, _run)
 
 
 def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
-    out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
-    parameters = [
-        *asking_options(), *parameter_options(name), PROTECTION, out, folder_option(), SEED,
+    options = [
+        click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`."),
         click.Option(["--force"], **FORCE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
-    ]  # fmt: skip
+    ]
     more = "Print what would be asked of the sites. Nothing is sent."
-    return _asking(name, "plan", parameters, more, partial(_plan, name))
+    return _asking(name, "plan", options, more, _plan)
 
 
 def _asking(
     name: str, verb: str, options: list[click.Option], more: str, callback: Callable[..., None]
 ) -> AlgorithmCommand:
-    """A command of an algorithm over enrolled sites."""
+    """A command of an algorithm over enrolled sites, with some options of its own."""
     purpose = '--purpose "Which habits matter?"'
+    asked = [*asking_options(), *parameter_options(name), PROTECTION, SEED, folder_option()]
+    options = [*asked, *options]
     return AlgorithmCommand(
         name,
         usual=usual_options(name, options),
         params=options,
-        callback=callback,
+        callback=partial(callback, name),
         help=f"{use_of(name)}\n\n{more}",
         short_help=use_of(name),
         epilog=example(f"cipherdag coordinator {verb} {name} {purpose}{needed(name)}"),

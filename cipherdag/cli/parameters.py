@@ -255,7 +255,8 @@ def _option(parameter: Parameter) -> click.Option:
         sentences.append("-1 for no limit.")
     if parameter.preset:
         sentences.append(f"With {AS_PUBLISHED} only.")
-    settings: dict[str, Any] = {"help": " ".join(sentences)}
+    default = parameter.written(parameter.default)
+    settings: dict[str, Any] = {"default": default, "show_default": default != []}
     if parameter.kind is bool:
         settings["is_flag"] = True
         flag += f"/--no-{flag[2:]}" if parameter.default else ""
@@ -264,33 +265,19 @@ def _option(parameter: Parameter) -> click.Option:
     elif parameter.graph:
         sentences.append("A result folder, or a CSV of edges.")
         kind = click.Path(exists=True, path_type=Path)
-        settings |= {"type": kind, "callback": lambda _context, _option, path: _graph(path)}
-        return click.Option([flag], **settings | {"help": " ".join(sentences)})
-    elif parameter.kind is str:
-        return _text_option(flag, parameter)
+        settings = {"type": kind, "callback": lambda _context, _option, path: _graph(path)}
+    elif parameter.kind is str:  # said again it adds to a list: the last alone would drop columns
+        given = (parameter.default,) if parameter.default else ()
+        settings = {"multiple": True, "default": given, "show_default": bool(given)}
+        settings["callback"] = lambda _context, _option, said: ",".join(said)
     elif parameter.kind in (int, float):
         settings["type"] = parameter.kind
     elif parameter.kind is tuple:
         sentences.append("Say the option once for each.")
-        settings |= {"type": parameter.member, "multiple": True, "help": " ".join(sentences)}
+        settings |= {"type": parameter.member, "multiple": True}
     else:
-        settings |= {"type": FILE, "callback": lambda _context, _option, path: text_of(path)}
-        return click.Option([flag], **settings)
-    default = parameter.written(parameter.default)
-    return click.Option([flag], default=default, show_default=default != [], **settings)
-
-
-def _text_option(flag: str, parameter: Parameter) -> click.Option:
-    """An option of text. Said again it adds to a list: the last alone would drop columns."""
-    given = (parameter.default,) if parameter.default else ()
-    return click.Option(
-        [flag],
-        multiple=True,
-        default=given,
-        show_default=bool(given),
-        help=parameter.help,
-        callback=lambda _context, _option, said: ",".join(said),
-    )
+        settings = {"type": FILE, "callback": lambda _context, _option, path: text_of(path)}
+    return click.Option([flag], help=" ".join(sentences), **settings)
 
 
 def graph_of(source: Path) -> CausalGraph:
