@@ -96,6 +96,10 @@ def test_every_variant_opens_only_what_it_declares(variant):
     opens_only_what_it_declares(Trial(algorithm=algorithm, data=data))
 
 
+def test_rounded_counts_open_only_what_is_declared():
+    opens_only_what_it_declares(replayed("survival verdicts"))
+
+
 @pytest.mark.parametrize("evidence", ["fisher", "weighted_p", "stratified"])
 @pytest.mark.parametrize("reveal", ["sums", "bits"])
 def test_every_evidence_of_fedcmfs_opens_only_what_it_declares(evidence, reveal):
