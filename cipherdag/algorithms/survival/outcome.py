@@ -216,8 +216,8 @@ def rounded_counts(
     return SurvivalOutcome(
         members=(test.time, test.event, test.by),
         counts=tuple(
-            RoundedCounts(*up_to[:, group], int(floors[group - groups]), unit, edges)
-            for group in range(groups)
+            RoundedCounts(ends[0], ends[1], int(rows), unit, edges)
+            for ends, rows in zip(up_to.swapaxes(0, 1), floors[-groups:], strict=True)
         ),
         sites=np.where(floors[-groups:] > 0, n_sites, 0),
         within=LogRankParts(excess, np.zeros(len(excess)), _square(upper, len(excess))),

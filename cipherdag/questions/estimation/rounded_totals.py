@@ -118,7 +118,7 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
         """The numbers that totals are compared with, shape (counts, comparisons)."""
         return unpack_integers(self.units, (self.n_counts, self.comparisons))
 
-    def words(self, answer: FloatVector) -> IndexArray:
+    def words(self, answer: FloatVector | IndexArray) -> IndexArray:
         """A site's counts that are asked about, of all of them, shape (counts,)."""
         return answer[self.first : self.first + self.n_counts].astype(np.int64)
 

@@ -128,10 +128,9 @@ def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
     rows, groups = SurvivalRows.of(question, column), question.n_groups
     if rows.impossible:
         return np.zeros(question.n_counts, dtype=np.int64)
-    member = _groups_of(question, column, rows)
     bins = np.searchsorted(question.edge_array(), rows.time, side="left")
     counts = np.zeros((2, groups, question.n_bins + 1), dtype=np.int64)
-    np.add.at(counts, (1 - rows.ended.astype(np.int64), member, bins), 1)
+    np.add.at(counts, ((~rows.ended).astype(int), _groups_of(question, column, rows), bins), 1)
     up_to = np.cumsum(counts, axis=2)
     return np.concatenate([up_to[:, :, :-1].ravel(), up_to[:, :, -1].sum(axis=0)])
 
@@ -140,14 +139,14 @@ def survival_counts(question: SurvivalCounts, column: ColumnLookup) -> FloatVect
     """The answer to `SurvivalCounts`, of a site that restricts no small counts."""
     rows, groups, bins = SurvivalRows.of(question, column), question.n_groups, question.n_bins
     test, able, tested = _test_of(question, column, rows, 0)
-    able &= tested | ~np.isin(np.arange(groups), question.compared)
+    able[list(question.compared)] &= tested
     counts = counts_up_to(question, column).astype(np.float64)
     up_to = counts[: 2 * groups * bins].reshape(2, groups, bins)
-    before = np.concatenate([np.zeros((groups, 1)), up_to.sum(axis=0)[:, :-1]], axis=1)
+    before = np.pad(up_to.sum(axis=0)[:, :-1], ((0, 0), (1, 0)))
     cells = np.diff(up_to[0], prepend=0.0), counts[-groups:, None] - before
-    shown = (np.where(able[:, None], cell, 0.0).ravel() for cell in cells)
-    ends = [rows.impossible], *_parts(test), able, [tested]
-    return np.concatenate([*shown, *ends], dtype=np.float64)
+    parts = [(cell * able[:, None]).ravel() for cell in cells]
+    parts += [np.array([rows.impossible]), *_parts(test), able, np.array([tested])]
+    return np.concatenate(parts, dtype=np.float64)
 
 
 def log_rank_sums(
@@ -172,7 +171,8 @@ def _test_of(
         return nothing, np.zeros(groups, dtype=bool), False
     member = _groups_of(question, column, rows)
     ends = np.array([np.bincount(member[rows.ended == end], minlength=groups) for end in (1, 0)])
-    able: BoolVector = ends.any(axis=0) & ~((ends > 0) & (ends < least)).any(axis=0)
+    few = (ends > 0) & (ends < least)
+    able: BoolVector = np.asarray(ends.any(axis=0) & ~few.any(axis=0))
     if not question.compared or not able[list(question.compared)].all():
         return nothing, able, False
     there = np.isin(member, question.compared)
