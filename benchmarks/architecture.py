@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5333,
     "program": 446,
     "protocol": 6093,
-    "questions": 5888,
+    "questions": 5889,
     "results": 1486,
     "sites": 23073,
     "statistics": 1764,

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.questions.estimation.rounded_totals import (
-    ARITY,
     COUNTS_AT_ONCE,
     LARGEST_UNIT,
+    MOST_PARTS,
     CellSizes,
     RoundedTotals,
     rounded_totals,
@@ -57,9 +57,10 @@ def test_floors_are_those_of_the_totals(data):
     assert floors.tolist() == (total // unit).tolist()
     # no comparison but with whole units, and no more rounds than parts of eight need
     values = most // unit + 1
-    assert ARITY ** (len(asked) - 1) <= max(values - 1, 1)
+    assert MOST_PARTS ** (len(asked) - 1) <= max(values - 1, 1)
     for one in asked:
         assert isinstance(one, RoundedTotals)
+        assert one.comparisons < MOST_PARTS
         assert ((1 - one.predicates(2).constants) % unit == 0).all()
 
 

@@ -2,7 +2,7 @@
 
 The unit is the largest ``min_cell_size`` of the sites. Secure comparisons of a total with multiples
 of the unit, and with nothing else, find ``floor(total / unit)``: each round cuts what a total may
-be into `ARITY` parts, for all counts at once. Every bit follows from the floors that are found, so
+be into parts, for all counts at once. Every bit follows from the floors that are found, so
 that the search for them tells no more than they do.
 
 Leaks:
@@ -18,7 +18,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.comparison import secure_max
+from cipherdag.questions.comparison import fewest_parts, secure_max
 from cipherdag.questions.disclosure import Quantity, of_one, rounded
 from cipherdag.questions.encodings import Encoding, pack_integers, unpack_integers
 from cipherdag.questions.estimation.survival import SurvivalCounts
@@ -26,7 +26,8 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.verdicts import Verdicts
 
 LARGEST_UNIT = 256
-ARITY = 8
+MOST_PARTS = 8
+"""That a round cuts what a total may be into; fewer, where the rounds are as many."""
 COUNTS_AT_ONCE = 2048
 """Counts that are looked for together; more are asked about in further rounds."""
 MOST_UNITS = 1 << 40
@@ -150,14 +151,14 @@ def rounded_totals(
         Whole numbers; as many rounds as 8 has to be multiplied to reach that of ``most``, for each
         2,048 counts.
     """
-    floors = [np.zeros(0, dtype=np.int64)]
+    floors, parts = [np.zeros(0, dtype=np.int64)], fewest_parts(most // unit + 1, MOST_PARTS)
     for first in range(0, question.n_counts, COUNTS_AT_ONCE):
         count = min(COUNTS_AT_ONCE, question.n_counts - first)
 
         def ask(units: IndexArray, first: int = first) -> Question:
             return RoundedTotals(
-                question, unit, pack_integers(units), comparisons=ARITY - 1, first=first
+                question, unit, pack_integers(units), comparisons=parts - 1, first=first
             )
 
-        floors.append((yield from secure_max(ask, np.full(count, most // unit), arity=ARITY)))
+        floors.append((yield from secure_max(ask, np.full(count, most // unit), arity=parts)))
     return np.concatenate(floors)
