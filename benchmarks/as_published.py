@@ -3,7 +3,7 @@
     python benchmarks/as_published.py FOLDER --out benchmarks/results/as_published.json
 
 FOLDER is ``dataset`` of the authors' repository, Xianjie-Guo/FedPC: rows, sites and true graphs of
-alarm and of ten linear variables. SHD counts extra, missing and turned edges of the DAG. Printed
+alarm and of ten linear variables. SHD counts extra, missing and reversed edges of the DAG. Printed
 are Tables IV and IX.
 """
 

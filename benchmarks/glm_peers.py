@@ -18,7 +18,7 @@ test that its columns allow.
 An ordinal column as regressor is the same to both: indicators of its categories. As response it is
 not. Ours is the proportional-odds model, one slope per column. python-fedci fits a logistic
 regression of its own to every cut of the order, so c - 1 slopes per column, and takes a category's
-probability to be the difference of two of them, its sign turned where it is negative. So the
+probability to be the difference of two of them, its sign reversed where it is negative. So the
 p-values of the two differ by design, and each is compared with statsmodels doing the same: ours
 with `OrderedModel`, python-fedci's with one `Logit` per cut.
 

@@ -3,7 +3,7 @@
 What `three_hospitals.py` (NVIDIA FLARE) and the tests over files have in common: each
 gives the commands that differ, and here is what happens with them. An algorithm runs masked and
 then encrypted and must find what a run in one process finds, every ledger must agree with what
-the coordinator received, and then one hospital is shut out.
+the coordinator received, and then one hospital is revoked.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Hospitals:
         print("every site has the same result by its own names")
 
     def revoke_last(self, fingerprint):
-        """Shut the last site out; the others activate their new approval. Returns its name."""
+        """Revoke the last site; the others activate their new approval. Returns its name."""
         gone, rest = self.sites[-1], self.sites[:-1]
         self.command("coordinator", "revoke", gone, "--dir", self.coordinator)
         for name in rest:

@@ -4,7 +4,7 @@ The onboarding commands alone make, enrol and start them; they talk over NVIDIA 
 TLS on the loopback interface, and their policies approve every run by themselves. FedPC (or RFcd,
 or Fed-CD) runs masked and then encrypted and must find what a run in one process finds, and every
 site must read it by its own names. A run is killed in the middle and the server restarted: the run
-goes on to the same graph. Then one hospital is shut out and must be refused, and all files are
+goes on to the same graph. Then one hospital is revoked and must be refused, and all files are
 searched for private keys.
 
     python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N]
@@ -56,7 +56,7 @@ def check_revocation(hospitals, fingerprint):
 
 def main():
     known = parser(__doc__)
-    known.add_argument("--brief", action="store_true", help="kill nothing and shut nobody out")
+    known.add_argument("--brief", action="store_true", help="kill nothing and revoke nobody")
     options = known.parse_args()
     share_cores()
     study = study_of(options)

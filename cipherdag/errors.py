@@ -107,7 +107,7 @@ class ParameterError(CipherdagError):
 class PrivacyError(CipherdagError):
     __doc__ = summary = "Refused so that nothing leaks"
     exit_code = 3
-    effect = "the run stopped; no result was written and the refused message opened nothing"
+    effect = "the run stopped; no result was written and the refused message disclosed nothing"
     default_remedy = "Do not retry before the cause is understood: the refusal protects data."
 
 
@@ -117,8 +117,7 @@ class PolicyRefusedError(PrivacyError):
 
 
 class DifferencingError(PolicyRefusedError):
-    """Two runs with different sites would show a site's answers by subtraction."""
-
+    __doc__ = "Two runs with different sites would show a site's answers by subtraction."
     default_remedy = (
         "Run with the same sites as before; or have a person of this site approve the run with "
         "`cipherdag site approve`, once the sites in which the runs differ agree to be seen."
@@ -156,42 +155,37 @@ class KeyAgreementError(PrivacyError):
 
 
 class ComparisonKeyError(KeyAgreementError):
-    __doc__ = "Keys of secure tests were altered, or dealer and twin dealt differently."
-    default_remedy = "Stop: the dealer, its twin or the coordinator lies. Set the run up anew."
+    __doc__ = "Keys of secure tests were altered, or dealer and verifier dealt differently."
+    default_remedy = "Stop: the dealer, the verifier or the coordinator lies. Set the run up anew."
 
 
 class SpentKeyError(ReplayError):
-    __doc__ = "A holder of secure tests is asked for a step twice."
+    __doc__ = "A computing party of secure tests is asked for a step twice."
     default_remedy = "Start a new run: what is answered twice from one seed would show sums."
 
 
 class MalformedMessageError(PrivacyError):
-    """Bytes that do not decode strictly, are too long, or are of another version."""
-
+    __doc__ = "Bytes that do not decode strictly, are too long, or are of another version."
     default_remedy = "Check that both sides run the same version of cipherdag."
 
 
 class ShareError(PrivacyError):
-    """A share is cut short, altered or made under other parameters."""
-
+    __doc__ = "A share is cut short, altered or made under other parameters."
     default_remedy = "Repeat the run; if it recurs, check the connection to the site."
 
 
 class OpeningRefusedError(PrivacyError):
-    """A site will not open this ciphertext."""
-
-    default_remedy = "Only the sum over the sites asked is ever opened, once."
+    __doc__ = "A site will not open this ciphertext."
+    default_remedy = "Only the sum over the sites asked is ever disclosed, once."
 
 
 class BoundExceededError(PrivacyError):
-    """An answer is not finite or lies outside the bound its question declares."""
-
+    __doc__ = "An answer is not finite or lies outside the bound its question declares."
     default_remedy = "Check the site's data for extreme values, or raise the declared bound."
 
 
 class AggregateRangeError(PrivacyError):
-    """A sum lies outside what the cohort can produce."""
-
+    __doc__ = "A sum lies outside what the cohort can produce."
     default_remedy = (
         "A site answered beyond its range, or its share was altered: set the run up anew. If it "
         "recurs, runs over disjoint groups of at least min_sites of its sites narrow down who lies."
@@ -199,8 +193,7 @@ class AggregateRangeError(PrivacyError):
 
 
 class ForgedSumError(PrivacyError):
-    """An opened sum is not the sum of the sites' answers."""
-
+    __doc__ = "A disclosed sum is not the sum of the sites' answers."
     default_remedy = (
         "The coordinator, its network or another site altered it: end the study, and ask them. "
         "Runs over disjoint groups of at least min_sites of its sites narrow down who lies."
@@ -208,27 +201,23 @@ class ForgedSumError(PrivacyError):
 
 
 class ResultMismatchError(PrivacyError):
-    """The sites did not come to one result."""
-
+    __doc__ = "The sites did not come to one result."
     default_remedy = "Compare versions of numpy, scipy and torch at all sites, then ask who lies."
 
 
 class RefusedError(PrivacyError):
-    """The site refused; why stands in its own log."""
-
+    __doc__ = "The site refused; why stands in its own log."
     summary = "it refused; its own log says why"
     default_remedy = "Ask the people of the site to read site.log: it may have been restarted."
 
 
 class ProgramMismatchError(PrivacyError):
-    """A site has another version of a plan's program."""
-
+    __doc__ = "A site has another version of a plan's program."
     default_remedy = "Install the same version of cipherdag, and of the algorithm, everywhere."
 
 
 class ProtectionError(PrivacyError):
-    """A protection is unknown, not installed or not allowed; there is no weaker fallback."""
-
+    __doc__ = "A protection is unknown, not installed or not allowed; there is no weaker fallback."
     default_remedy = "Choose masking, or bfv after `pip install 'cipherdag[bfv]'`."
 
 

@@ -9,7 +9,7 @@ and it ends with 1 where a page says something else.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -23,19 +23,25 @@ from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedcd.algorithm import Averaging, FedCD
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
-from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.fedpc.algorithm import FedPC, Voting
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.algorithms.survival.algorithm import Survival
-from cipherdag.questions.disclosure import Disclosure, Quantity, bits, joined, sentences, sums
-from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.disclosure import (
+    Disclosure,
+    Precision,
+    Quantity,
+    joined,
+    sentences,
+    sums,
+)
+from cipherdag.questions.question import Resampled
+from cipherdag.sites.record.ledger import SAME_ROWS
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- disclosures -->\n", "<!-- end of disclosures -->"
 SUMS = {"reveal": "sums"}
-EXACT, BIT = (each(Quantity.ROWS)[0].heading for each in (sums, bits))
 (CATEGORIES,) = sums(Quantity.CATEGORIES)
-OF_COLUMNS = {each for each in Columns.discloses if each.quantity != Quantity.SITES}
 BY_BITS = (FedPC(), FedFCI(), make_algorithm("graphcheck", {}))
 BY_REVEAL = tuple(FedCMFS(reveal=each) for each in ("bits", "sums"))
 BY_OBJECTIVE = tuple(RFcd(objective=each) for each in ("graph", "nodewise", "sum"))
@@ -44,38 +50,62 @@ BY_AGGREGATION = tuple(
 )
 
 
+VOTES = tuple(
+    FedPC(evidence="vote", voting=Voting(sepset=sepset), reveal=reveal)
+    for sepset, reveal in (("max", "bits"), ("max", "sums"), ("mean", "sums"), ("vote", "sums"))
+)
+GROUPS: Mapping[str, tuple[Algorithm, ...]] = {
+    "FedPC, FedFCI, GraphCheck, FedCMFS": (*BY_BITS, FedCMFS()),
+    'FedPC, FedFCI, GraphCheck with `reveal="sums"`, also `pooled`, `glm`': (
+        make_algorithm("graphcheck", SUMS),
+        *(FedPC(**SUMS, evidence=each) for each in ("stratified", "pooled", "glm")),
+    ),
+    'FedPC with `vote`; FedPC, FedFCI, FedCMFS with `reveal="sums"` and `fisher`, `weighted_p`': (
+        *VOTES,
+        *(FedPC(**SUMS, evidence=each) for each in ("fisher", "weighted_p")),
+        BY_REVEAL[1],
+    ),
+    "FedBOSS, also without `within_sites`": (FedBOSS(), FedBOSS(within_sites=False)),
+    "RFcd, also `nodewise`, `sum`": BY_OBJECTIVE,
+    "Fed-CD": BY_AGGREGATION[:1],
+    "Fed-CD with `naive` averaging": BY_AGGREGATION[1:],
+    "Describe, Survival, Effect": (
+        Describe(),
+        *(Survival(adjust=("x",), site_effect=each) for each in (True, False)),
+        Effect(refute=True),
+    ),
+}
+"""The rows of README's table: choices of parameters that disclose about the same."""
+
+
 def leak_table() -> str:
     """README's table, one row for algorithms that disclose about the same."""
-    by_sums = (FedPC(**SUMS), FedPC(**SUMS, evidence="pooled"))
-    modelled = (Describe(), Survival(adjust=("x",)), Effect())
-    groups: tuple[tuple[str, tuple[Algorithm, ...]], ...] = (
-        ("FedPC, FedFCI, GraphCheck, FedCMFS", (*BY_BITS, FedCMFS())),
-        ('FedPC, FedFCI with `reveal="sums"`, also `pooled`', by_sums),
-        *((each.title, (each,)) for each in (FedBOSS(), RFcd(), FedCD())),
-        (", ".join(each.title for each in modelled), modelled),
-    )
-    rows = [_row("first, of columns, but for FedCMFS, RFcd, Fed-CD", OF_COLUMNS)]
-    for name, algorithms in groups:
-        declared = [
-            {*each.disclosures()} - (OF_COLUMNS if CATEGORIES in each.disclosures() else set())
-            for each in algorithms
-        ]
-        rows.append(_row(name, joined(*declared)))
+    everyone = [{*each.disclosures()} for some in GROUPS.values() for each in some]
+    first = set.intersection(*(opened for opened in everyone if CATEGORIES in opened))
+    alone = "tests that a site does alone (`vote`, `fisher`, `weighted_p`)"
+    rows = [
+        f"| set-up, at real sites |  | {SAME_ROWS} |  |",
+        _row(f"first, of columns: all but RFcd, Fed-CD and {alone}", first),
+    ]
+    for name, algorithms in GROUPS.items():
+        declared = [{*each.disclosures()} for each in algorithms]
+        rows.append(_row(name, joined(*(d - first if CATEGORIES in d else d for d in declared))))
+    rows.append(_row("`bootstrap`", Resampled.discloses))
     heads = "| a run discloses at most | exact sums over all sites | one bit each | otherwise |"
     return "\n".join([heads, "|---|---|---|---|", *rows]) + "\n"
 
 
 def _row(name: str, disclosures: Iterable[Disclosure]) -> str:
     """A row of the table, with a column for sums and one for bits."""
-    cells: dict[str, list[Disclosure]] = {EXACT: [], BIT: [], "": []}
+    exact, bit, rest = [], [], []
     for each in joined(disclosures):
-        cells.get(each.heading, cells[""]).append(each)
-    rest = " ".join(sentences(cells.pop("")))
+        summed = each.heading == CATEGORIES.heading
+        (exact if summed else bit if each.precision == Precision.BIT else rest).append(each)
     words = [
         " ".join(f"{each.quantity[0].upper()}{each.quantity[1:]}." for each in some)
-        for some in cells.values()
+        for some in (exact, bit)
     ]
-    return f"| {' | '.join([name, *words, rest])} |"
+    return f"| {' | '.join([name, *words, ' '.join(sentences(rest))])} |"
 
 
 def items(*algorithms: Algorithm, differ_by: str = "") -> str:

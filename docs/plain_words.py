@@ -28,6 +28,14 @@ PRIVATE = re.compile(
     r"\b(told|own|alike|moved|beside|apart|blur(?:s|red)?|cohorts?|verdicts?|nats?|of which)\b",
     re.IGNORECASE,
 )
+REJECTED = re.compile(
+    r"\b(undone|twins?|turn(?:s|ed) round|shut(?:s|ting)?\b[^.;]{0,20}\bout|configurations? of S"
+    r"|(?:tests?|models?|scor(?:es?|ing)|regressions?) within (?:the )?sites"
+    r"|opened (?:bits?|sums?|scores?|numbers?|votes|p-values)|opens (?:bits?|sums?)"
+    r"|(?:is|are|was|were) opened(?! read-only))\b",
+    re.IGNORECASE,
+)
+"""For what the glossary calls inconclusive, reversed, revoke, stratum, stratified, disclose."""
 PASSIVE = re.compile(
     r"\b(?:is|are|was|were|be|been|being)\s+(?:\w+ly\s+)?\w+(?:ed|en|wn|ught|pt|lt)\b(?!\s+by\b)",
     re.IGNORECASE,
@@ -123,7 +131,12 @@ def faults(name: str, read: list[Sentence]) -> Iterator[str]:
     counts = [each.n_words for each in read if each.whole and each.n_words]
     mean = sum(counts) / max(1, len(counts))
     longest = max((each.n_words for each in read), default=0)
-    private = [(found[0], each.text) for each in read for found in PRIVATE.finditer(each.text)]
+    private = [
+        (found[0], each.text)
+        for each in read
+        for words in (PRIVATE, REJECTED)
+        for found in words.finditer(each.text)
+    ]
     passives = sum(len(PASSIVE.findall(each.text)) for each in read)
     words = sum(each.n_words for each in read)
     click.echo(f"{name:48} {words:6} {mean:6.1f} {longest:6} {passives:6} {len(private):6}")

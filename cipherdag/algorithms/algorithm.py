@@ -53,7 +53,7 @@ class Facts:
         labels: Positions of the labels, for algorithms that need them.
         seed: Seed of all that the algorithm draws.
         present: How many sites the last sum covers.
-        min_contributors: How many sites have to contribute to a test whose sums are opened.
+        min_contributors: How many sites have to contribute to a test whose sums are disclosed.
         measured: Which variables the sites measured.
         determined: Which of them follow from others, by the schema.
         coded: Of every variable of two categories these, in their order, else None; empty where

@@ -56,7 +56,7 @@ RULES = (
     ),
     Rule(
         "fedpc",
-        "There are fewer than three sites, so only bits can be opened, as FedPC's tests do.",
+        "There are fewer than three sites, so only bits can be disclosed, as FedPC's tests do.",
         lambda facts: facts.n_sites < FEWEST_FOR_SUMS,
     ),
     Rule(
@@ -67,14 +67,14 @@ RULES = (
     ),
     Rule(
         "fedboss",
-        "All columns are numbers: FedBOSS makes far fewer errors than tests, and opens covariances "
-        "summed over the sites.",
+        "All columns are numbers: FedBOSS makes far fewer errors than tests, and discloses "
+        "covariances summed over the sites.",
         lambda facts: facts.kind == "continuous",
     ),
     Rule(
         "fedboss",
-        "There are categories: FedBOSS corrects FedPC's graph by comparing scores, which opens "
-        "bits.",
+        "There are categories: FedBOSS corrects FedPC's graph by comparing scores, which "
+        "discloses bits.",
         lambda facts: facts.kind != "continuous",
     ),
 )

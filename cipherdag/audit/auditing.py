@@ -19,18 +19,15 @@ from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Received, read_transcript
 from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.folder import (
+    declared_in,
     read_folder_releases,
     read_report,
     read_rest,
     reported_heads,
     verify_folder,
 )
-from cipherdag.sites.record.ledger import (
-    clock_remark,
-    ledger_lines,
-    read_releases,
-    verify_ledger,
-)
+from cipherdag.results.sentences import NOT_KNOWN, Declared
+from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import SignedStudy
 from cipherdag.sites.study.study_files import read_file
@@ -187,23 +184,22 @@ def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
 
 def _ledger_text(source: Path, kind: str) -> tuple[int, str]:
     """Number of records and text of a site's ledger, verified."""
-    pinned = source.is_dir()
-    if pinned:
+    if source.is_dir():
         lines, head = site_ledger(SiteFolder(source))
-    else:
-        lines = _lines(source)
-        head = verify_ledger(lines)
-    return _exported(lines, head, kind, pinned=pinned)
+        return _exported(lines, head, kind, True, SiteFolder(source).declared)
+    lines = _lines(source)
+    return _exported(lines, verify_ledger(lines), kind, False, NOT_KNOWN)
 
 
 def _exported(
-    lines: Sequence[str], head: LedgerHead, kind: str, *, pinned: bool
+    lines: Sequence[str], head: LedgerHead, kind: str, pinned: bool, said: Declared
 ) -> tuple[int, str]:
     records = read_releases(lines)
     if kind == "html":
         from cipherdag.audit.ledger_page import ledger_page
 
-        return len(records), ledger_page(records, head, pinned=pinned, written=datetime.now(UTC))
+        now = datetime.now(UTC)
+        return len(records), ledger_page(records, head, said, pinned=pinned, written=now)
     return len(records), _csv(records) if kind == "csv" else _joined(lines)
 
 
@@ -222,7 +218,7 @@ def _result_text(folder: Path, kind: str, site: str) -> tuple[int, str]:
             remedy=f"Choose with --site: {sites}; or take --format csv, a table of all.",
         )
     site = site or next(iter(heads))
-    return _exported(ledgers[site], heads[site], kind, pinned=False)
+    return _exported(ledgers[site], heads[site], kind, False, lambda _: declared_in(folder))
 
 
 def _transcript_text(path: Path, kind: str) -> tuple[int, str]:

@@ -42,18 +42,8 @@ from cipherdag.results.run import finding_of
 from cipherdag.sites.policy.approvals import AskedRun
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.record.ledger import (
-    clock_remark,
-    ledger_lines,
-    read_releases,
-    verify_ledger,
-)
-from cipherdag.sites.study.study import (
-    SignedStudy,
-    Study,
-    check_study,
-    coordinator_fingerprint,
-)
+from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases, verify_ledger
+from cipherdag.sites.study.study import SignedStudy, Study, check_study, coordinator_fingerprint
 
 MOST_SITES = 1_000
 """Bundles of sites that one bundle may hold."""
@@ -121,10 +111,7 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
     identifier, written = uuid4(), datetime.now(UTC)
     add_metadata(contents, identifier=identifier, written=written)
     content = packed(
-        contents.files,
-        identifier=identifier,
-        written=written,
-        identity=contents.identity,
+        contents.files, identifier=identifier, written=written, identity=contents.identity
     )
     _verified(read_bag(content, called=str(out)))
     write_whole(out, content)
@@ -345,11 +332,7 @@ def _ledgers(
 
 
 def _of_plan(
-    site: str,
-    lines: list[str],
-    plan: Plan,
-    identity: str,
-    record: _Record,
+    site: str, lines: list[str], plan: Plan, identity: str, record: _Record
 ) -> LedgerCheck:
     """A ledger, held against the plan, and against the coordinator's record if that is there."""
     reported = record.heads.get(site)

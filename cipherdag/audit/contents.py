@@ -35,11 +35,7 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.versions import BEHIND_A_RESULT, package_versions
 from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, read_plan
 from cipherdag.protocol.plan import Plan
-from cipherdag.results.folder import (
-    REPORT_FILE,
-    read_report,
-    read_rest,
-)
+from cipherdag.results.folder import REPORT_FILE, read_report, read_rest
 from cipherdag.results.run import Run
 from cipherdag.sites.policy.approvals import ASKED_FILE, AskedRun
 from cipherdag.sites.record.ledger import CLOSED_RUN, ledger_lines, read_releases

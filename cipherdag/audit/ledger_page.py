@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.rendering import render
@@ -13,8 +13,10 @@ from cipherdag.privacy.keys.identity import fingerprint
 from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind
 from cipherdag.protocol.progress import LedgerHead
+from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.results.run_page import FEWEST_SITES
-from cipherdag.results.sentences import site_sentences
+from cipherdag.results.sentences import NOT_KNOWN, Declared, disclosed_by, site_sentences
+from cipherdag.sites.policy.plan_account import of_colluding_sites
 from cipherdag.sites.record.ledger import Release, answers
 
 
@@ -32,6 +34,7 @@ class LedgerRun:
         rounds: Number of its last round.
         values: Values in its answers.
         bytes: Bytes of all that it recorded.
+        opened: What its answers opened at most.
         sentences: What left the site.
     """
 
@@ -44,12 +47,14 @@ class LedgerRun:
     rounds: int
     values: int
     bytes: int
+    opened: tuple[Disclosure, ...]
     sentences: tuple[str, ...]
 
 
 def ledger_page(
     records: Sequence[Release],
     head: LedgerHead,
+    declared: Declared = NOT_KNOWN,
     *,
     pinned: bool,
     written: datetime | None = None,
@@ -59,6 +64,7 @@ def ledger_page(
     Args:
         records: The records of a ledger that verifies.
         head: Where it ends, as `verify_ledger` found.
+        declared: What each session declared, as far as that is known.
         pinned: Whether its signatures were checked against a key known beforehand; otherwise the
             ledger only agrees with the key that it names itself.
         written: When the page is written, in UTC; not shown if None.
@@ -66,7 +72,8 @@ def ledger_page(
     Returns:
         The page; it needs no other file and asks no other machine for anything.
     """
-    runs = ledger_runs(records)
+    runs = ledger_runs(records, declared)
+    sealed = [run.sites for run in runs if any(each.sealed for each in run.opened)]
     return render(
         "ledger.html.j2",
         title=f"What left {head.site or 'this site'}",
@@ -82,13 +89,18 @@ def ledger_page(
             kind.disclosure
             for kind in PROTECTIONS.values()
             if any(run.kind == kind for run in runs)
+        ]
+        + [
+            f"Of bits over {size} sites: {of_colluding_sites(size)}"
+            for size in sorted({*chain(*sealed)})
         ],
+        opened={each.heading: None for run in runs for each in run.opened},
         attention=list(attention(runs)),
         written=written.isoformat() if written else "",
     )
 
 
-def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
+def ledger_runs(records: Sequence[Release], declared: Declared = NOT_KNOWN) -> list[LedgerRun]:
     """The runs of a ledger in order; a session that is interrupted by another counts twice."""
     runs = []
     for session, group in groupby(records, key=lambda record: record.session):
@@ -96,6 +108,7 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
         if not session:
             continue
         answered = [record for record in run_records if answers(record.kind)]
+        said = declared(session)
         runs.append(
             LedgerRun(
                 session=session,
@@ -107,7 +120,8 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
                 rounds=max(record.round for record in run_records),
                 values=sum(record.values for record in answered),
                 bytes=sum(record.bytes for record in run_records),
-                sentences=tuple(site_sentences(run_records)),
+                opened=joined(*(disclosed_by(record.kind, said) for record in answered)),
+                sentences=tuple(site_sentences(run_records, said)),
             )
         )
     return runs

@@ -57,13 +57,7 @@ def audit_export(folder: Path, out: Path, kind: str, site: str, *, as_json: bool
 @click.argument("result", type=EXISTING_FOLDER)
 @click.option("--out", type=NEW_FILE, required=True, help="Zip file to write.")
 @click.option("--run", default="", help="First digits of a site's run; its last run if absent.")
-@click.option(
-    "--site",
-    "bundles",
-    type=FILE,
-    multiple=True,
-    help="A site's bundle, to add.",
-)
+@click.option("--site", "bundles", type=FILE, multiple=True, help="A site's bundle, to add.")
 @OVERWRITE
 @as_json_option
 def audit_bundle(
@@ -124,7 +118,7 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
 def audit_show(folder: Path, *, as_json: bool) -> None:
     """Say in sentences what left each site."""
-    from cipherdag.results.folder import read_folder_releases
+    from cipherdag.results.folder import declared_in, read_folder_releases
     from cipherdag.results.sentences import release_lines
 
     releases = read_folder_releases(folder)
@@ -133,7 +127,7 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
             for record in records:
                 click.echo(json.dumps(msgspec.structs.asdict(record)))
         return
-    click.echo("\n".join(release_lines(releases)))
+    click.echo("\n".join(release_lines(releases, declared_in(folder))))
     click.echo("--json lists every site's releases one by one, each with its size.")
 
 
@@ -142,7 +136,11 @@ def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
     from cipherdag.sites.policy.plan_account import printable
 
     if as_json:
-        click.echo(json.dumps(_as_json(check)))
+        plan = None if check.plan is None else check.plan.digest.hex()
+        heads = {ledger.head.site: asdict(ledger.head) for ledger in check.ledgers}
+        value = {"files": check.files, "plan": plan, "approved": check.approved, "ledgers": heads}
+        signers = {"signed_by": check.signer or None, "coordinator": check.coordinator}
+        click.echo(json.dumps(value | signers))
         return
     click.echo(f"files: {check.files}, each as it was bundled")
     if check.plan is not None:
@@ -161,14 +159,3 @@ def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
         click.echo(code_lines("coordinator's", check.coordinator))
     else:
         click.echo("not shown: whose keys signed the ledgers; the bundle holds no study")
-
-
-def _as_json(check: BundleCheck) -> dict[str, object]:
-    return {
-        "files": check.files,
-        "plan": None if check.plan is None else check.plan.digest.hex(),
-        "approved": list(check.approved),
-        "ledgers": {ledger.head.site: asdict(ledger.head) for ledger in check.ledgers},
-        "signed_by": check.signer or None,
-        "coordinator": check.coordinator,
-    }

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.cli.help import example
+from cipherdag.cli.in_process import resume_run
 from cipherdag.cli.options import (
-    EXISTING_FOLDER,
     FILE,
     FOLDER,
     FORCE,
@@ -20,6 +20,7 @@ from cipherdag.cli.options import (
     NEW_FILE,
     PROTECTION,
     SEED,
+    folder_option,
     following,
     out_options,
     say,
@@ -100,7 +101,7 @@ def connected_command(name: str) -> click.Command:
         *parameter_options(name),
         PROTECTION,
         *out_options(),
-        _in_coordinator(),
+        folder_option(),
         *waiting_options(),
         SEED,
         LIVE,
@@ -112,7 +113,7 @@ def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
     parameters = [
-        *asking_options(), *parameter_options(name), PROTECTION, out, _in_coordinator(), SEED,
+        *asking_options(), *parameter_options(name), PROTECTION, out, folder_option(), SEED,
         click.Option(["--force"], **FORCE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
     ]  # fmt: skip
@@ -133,16 +134,6 @@ def _asking(
         help=f"{use_of(name)}\n\n{more}",
         short_help=use_of(name),
         epilog=example(f"cipherdag coordinator {verb} {name} {purpose}{needed(name)}"),
-    )
-
-
-def _in_coordinator() -> click.Option:
-    return click.Option(
-        ["--dir", "folder"],
-        type=EXISTING_FOLDER,
-        default=".",
-        show_default="this folder",
-        help="Folder of the coordinator.",
     )
 
 
@@ -219,31 +210,37 @@ def _carry_out(
 
 
 def resumable_group(
-    name: str, make: Callable[[str], click.Command], summary: str, *, takes_files: bool = False
+    name: str,
+    make: Callable[[str], click.Command],
+    summary: str,
+    *,
+    takes_files: bool = False,
+    connected: bool = True,
 ) -> AlgorithmGroup:
-    """A group of algorithms' commands that can also go on with a coordinator's run.
+    """A group of algorithms' commands that can also go on with a run that was stopped.
 
-    ``summary`` says what the group does, without a full stop.
+    Connected, with one over real sites, too, and carry out a plan of such a run. ``summary`` says
+    what the group does, without a full stop.
     """
-    resume = (
-        "Go on with the stopped run in this folder: the one that it named, or after a crash of "
-        "the coordinator the one under runs/."
-    )
+    resume = "Go on with a run that was stopped, in the folder that it named"
     planned = "Carry out the plan in this file, which `coordinator plan` wrote."
-    options = [*waiting_options(), *out_options()]
+    more = "; after a crash of the coordinator in the one under runs/" if connected else ""
+    params: list[click.Parameter] = [
+        click.Option(["--resume"], type=FOLDER, help=f"{resume}{more}."),
+        *out_options(),
+    ]
+    if connected:
+        plan = click.Option(["--plan"], type=FILE, help=planned)
+        params[1:1] = [plan, folder_option(), *waiting_options()]
+    saved = ", carry out a saved plan," if connected else ""
     return AlgorithmGroup(
         name,
         make,
         takes_files=takes_files,
-        params=[
-            click.Option(["--resume"], type=FOLDER, help=resume),
-            click.Option(["--plan"], type=FILE, help=planned),
-            _in_coordinator(),
-            *options,
-        ],
+        params=params,
         invoke_without_command=True,
         callback=_resume_or_command,
-        help=f"{summary}, carry out a saved plan, or go on with a run that was cut short.",
+        help=f"{summary}{saved} or go on with a run that was stopped.",
     )
 
 
@@ -253,8 +250,8 @@ def _resume_or_command(
     /,
     *,
     resume: Path | None,
-    plan: Path | None,
-    folder: Path,
+    plan: Path | None = None,
+    folder: Path | None = None,
     **options: Any,
 ) -> None:
     """Go on with a run, carry out a plan, or leave it to the subcommand that starts one."""
@@ -262,13 +259,17 @@ def _resume_or_command(
         raise click.UsageError("--resume goes on with a run, and --plan begins one: name one")
     if (resume or plan) is not None and context.invoked_subcommand is not None:
         raise click.UsageError("--resume and --plan say which algorithm runs: name none")
-    default = ParameterSource.DEFAULT
-    given = [each for each in ("folder", *options) if context.get_parameter_source(each) != default]
+    usual = (ParameterSource.DEFAULT, None)
+    given = [
+        each for each in ("folder", *options) if context.get_parameter_source(each) not in usual
+    ]
     if (resume or plan) is None and given and context.invoked_subcommand is not None:
         raise click.UsageError("an algorithm's options stand after its name")
-    if resume is not None:
+    if resume is not None and folder is None:  # of sites in this process alone
+        resume_run(resume, **options)
+    elif resume is not None:
         _resume(resume, **options)
-    elif plan is not None:
+    elif plan is not None and folder is not None:
         _saved_plan(plan, folder, **options)
     elif context.invoked_subcommand is None:
         raise nothing_named(context)
@@ -286,7 +287,6 @@ def _saved_plan(
 
 
 def _resume(folder: Path, *, out: Path | None, as_json: bool, force: bool, **waiting: Any) -> None:
-    from cipherdag.cli.in_process import resume_run
     from cipherdag.federation.simulated import Federation
     from cipherdag.results.folder import UNFINISHED, new_result_folder
 

@@ -14,7 +14,7 @@ from cipherdag.cli.connected import connected_command, plan_command, resumable_g
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, outside_a_run
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.programs.printed import Approved, as_json_option, printed
-from cipherdag.cli.site import code_lines, coded, in_folder, until_stopped
+from cipherdag.cli.site import code_lines, coded, commands_in_folder, until_stopped
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def _coordinator_folder(folder: Path) -> CoordinatorFolder:
     return CoordinatorFolder(folder)
 
 
-in_coordinator = in_folder(_coordinator_folder)
 valid_days_option = click.option(
     "--valid-days",
     type=click.IntRange(1, 1095),
@@ -40,12 +39,13 @@ valid_days_option = click.option(
 
 @click.group()
 def coordinator() -> None:
-    """The coordinator's side: open a study, enrol sites, run, shut a site out."""
+    """The coordinator's side: open a study, enrol sites, run, revoke a site."""
     from cipherdag.privacy.secrecy import leave_no_core
 
     leave_no_core()
 
 
+coordinator_command = commands_in_folder(coordinator, _coordinator_folder)
 coordinator.add_command(
     resumable_group("run", connected_command, "Run an algorithm over the enrolled sites")
 )
@@ -112,7 +112,7 @@ def coordinator_new(
     printed(coded(made.path, made.fingerprint), lines, as_json=as_json)
 
 
-@coordinator.command("approve")
+@coordinator_command("approve", "no site was enrolled")
 @click.argument("requests", nargs=-1, required=True, type=FILE)
 @click.option(
     "--code",
@@ -123,9 +123,6 @@ def coordinator_new(
     "if there is none.",
 )
 @valid_days_option
-@in_coordinator
-@as_json_option
-@outside_a_run("no site was enrolled")
 def coordinator_approve(
     requests: tuple[Path, ...],
     codes: tuple[str, ...],
@@ -147,11 +144,8 @@ def coordinator_approve(
     printed(done, lines, as_json=as_json)
 
 
-@coordinator.command("sites")
-@in_coordinator
+@coordinator_command("sites", "nothing was changed")
 @click.option("--live", is_flag=True, help="Ask the server, or every site, who is there.")
-@as_json_option
-@outside_a_run("nothing was changed")
 def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
     from cipherdag.deployment.shared_folder import connected_sites
@@ -187,11 +181,8 @@ def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -
         click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
 
 
-@coordinator.command("renew")
+@coordinator_command("renew", "no certificate was renewed")
 @valid_days_option
-@in_coordinator
-@as_json_option
-@outside_a_run("no certificate was renewed")
 def coordinator_renew(folder: CoordinatorFolder, *, valid_days: int, as_json: bool) -> None:
     """Renew the certificates of all sites and of the server; write what to send.
 
@@ -204,21 +195,16 @@ def coordinator_renew(folder: CoordinatorFolder, *, valid_days: int, as_json: bo
     printed(done, [hello, *_send(done), next_], as_json=as_json)
 
 
-@coordinator.command("revoke")
+@coordinator_command("revoke", "nothing was changed")
 @click.argument("name")
-@in_coordinator
-@as_json_option
-@outside_a_run("nothing was changed")
 def coordinator_revoke(name: str, folder: CoordinatorFolder, *, as_json: bool) -> None:
-    """Shut site NAME out of the study and of the server, and write the others' new approvals."""
+    """Revoke site NAME in the study and at the server, and write the others' new approvals."""
     done = _approved(folder.revoke(name), folder)
-    hello = f"'{name}' is shut out. The others pin it until they activate their new approval:"
+    hello = f"'{name}' is revoked. The others pin it until they activate their new approval:"
     printed(done, [hello, *_send(done)], as_json=as_json)
 
 
-@coordinator.command("start")
-@in_coordinator
-@outside_a_run("the server is not running")
+@coordinator_command("start", "the server is not running", prints=False)
 def coordinator_start(folder: CoordinatorFolder) -> None:
     """Run the server that the sites connect to, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.processes import serve

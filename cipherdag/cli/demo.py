@@ -35,7 +35,7 @@ VARIANTS: tuple[tuple[str, Reveal, str, str], ...] = (
 """Folder of each part of the demo, what it opens of tests, and the protection of its sums,
 by name and in words."""
 _OPENED = {
-    "bits": "Everybody learns one bit of each test, and not the sums behind it.",
+    "bits": "Everybody learns a bit or two of each test, and not the sums behind them.",
     "sums": "Everybody learns the sums behind each test; {} protects every site's part.",
 }
 

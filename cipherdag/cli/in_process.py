@@ -18,11 +18,9 @@ from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
 from cipherdag.cli.options import (
-    EXISTING_FOLDER,
     FILE,
     TWO_SITES,
     following,
-    out_options,
     run_options,
     show,
     site_names,
@@ -32,11 +30,9 @@ from cipherdag.cli.parameters import (
     CHOSEN,
     KNOWLEDGE,
     AlgorithmCommand,
-    AlgorithmGroup,
     named_knowledge_options,
     naming_other_sets,
     needed,
-    nothing_named,
     parameter_options,
     said,
     taken,
@@ -106,35 +102,6 @@ def simulate_command(name: str) -> click.Command:
             )
         )
     return _command(name, "simulate", parameters, "DATA is one file, which is split over sites.")
-
-
-def simulate_group() -> AlgorithmGroup:
-    """``simulate``, which can also go on with a run that was stopped."""
-    options = out_options()
-    resume_help = "Go on with a run that was stopped, in the folder that it named."
-    return AlgorithmGroup(
-        "simulate",
-        simulate_command,
-        takes_files=True,
-        params=[click.Option(["--resume"], type=EXISTING_FOLDER, help=resume_help), *options],
-        invoke_without_command=True,
-        callback=_resume_or_simulate,
-        help="Split one file over several sites and run an algorithm, or go on with a run.\n\n"
-        "Without the name of an algorithm it takes the one that suits the data.",
-    )
-
-
-@click.pass_context
-def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **options: Any) -> None:
-    """Go on with a run, or leave it to the subcommand that starts one."""
-    if resume is not None and context.invoked_subcommand is not None:
-        raise click.UsageError("--resume says which algorithm runs: name none")
-    if resume is None and any(options.values()):
-        raise click.UsageError("an algorithm's options stand after its name")
-    if resume is not None:
-        resume_run(resume, **options)
-    elif context.invoked_subcommand is None:
-        raise nothing_named(context)
 
 
 def _command(
@@ -214,7 +181,7 @@ def _say_what_is_not_protected(name: str, source: str) -> None:
     opened = sentences(cls(**grouped(cls, cls.published[source].parameters)).disclosures())
     click.echo(
         f"As published ({source}): small counts are not protected, nor what one site alone can "
-        f"test. Opened: {' '.join(opened)}",
+        f"test. Disclosed: {' '.join(opened)}",
         err=True,
     )
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, outside_a_run
-from cipherdag.cli.programs.printed import Written, as_json_option, printed
-from cipherdag.cli.site import in_site
+from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE
+from cipherdag.cli.programs.printed import Written, printed
+from cipherdag.cli.site import site_command
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.durable_files import OPEN, write_whole
 
@@ -86,12 +86,9 @@ def _read(path: Path) -> str:
         ) from error
 
 
-@click.command("knowledge", params=[*edge_options(), knowledge_option()])
+@site_command("knowledge", "no knowledge was written", params=[*edge_options(), knowledge_option()])
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, for the coordinator.")
 @OVERWRITE
-@in_site
-@as_json_option
-@outside_a_run("no knowledge was written")
 def site_knowledge(
     folder: SiteFolder, knowledge: str, out: Path, *, as_json: bool, **options: Any
 ) -> None:

@@ -19,7 +19,7 @@ from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import coordinator, site_carry
 from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
-from cipherdag.cli.in_process import edges, run_command, simulate_group
+from cipherdag.cli.in_process import edges, run_command, simulate_command
 from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.parameters import graph_of, other_sets
@@ -47,7 +47,6 @@ SMALL_COUNTS = (
 
 if TYPE_CHECKING:
     from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
-    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.run import Run
 
 
@@ -68,7 +67,13 @@ for command in (
         "Run an algorithm over several sites' files",
         takes_files=True,
     ),
-    simulate_group(),
+    resumable_group(
+        "simulate",
+        simulate_command,
+        "Split one file over several sites and run an algorithm",
+        takes_files=True,
+        connected=False,
+    ),
     repeat,
     demo,
     schema,
@@ -117,18 +122,6 @@ def _learnt(folder: Path) -> Run[GraphFinding[AnyGraph]]:
     from cipherdag.results.run import Run
 
     return Run.load(folder, GraphFinding)
-
-
-def _dag_of(finding: GraphFinding[AnyGraph]) -> CausalGraph:
-    """The DAG of a learnt graph."""
-    from cipherdag.findings.graph import LearntGraph
-
-    if not isinstance(finding, LearntGraph):
-        raise errors.OutputError(
-            f"a {finding.graph.kind.upper()} stands for no single class of DAGs",
-            remedy="Leave --dag out.",
-        )
-    return finding.dag
 
 
 @graph.command("show")
@@ -195,10 +188,16 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 @as_json_option
 def graph_export(folder: Path, kind: str, out: Path, *, dag: bool, as_json: bool) -> None:
     """Write a result's graph in another format."""
+    from cipherdag.findings.graph import LearntGraph
     from cipherdag.graphs.exports import export_graph
 
     finding = _learnt(folder).finding
-    export_graph(_dag_of(finding) if dag else finding.graph, kind, out)
+    graph = finding.dag if dag and isinstance(finding, LearntGraph) else finding.graph
+    if dag and not isinstance(finding, LearntGraph):
+        raise errors.OutputError(
+            f"a {graph.kind.upper()} stands for no single class of DAGs", remedy="Leave --dag out."
+        )
+    export_graph(graph, kind, out)
     printed(Written(str(out)), [f"Wrote {out}"], as_json=as_json)
 
 

@@ -56,16 +56,12 @@ class NewFile(click.Path):
         return path
 
 
-def _note_force(context: click.Context, _: click.Parameter, forced: bool) -> None:
-    context.meta[_FORCED] = forced
-
-
 NEW_FILE = NewFile(dir_okay=False)
 FORCE: dict[str, Any] = {
     "is_flag": True,
     "is_eager": True,  # before the files are looked at
     "expose_value": False,
-    "callback": _note_force,
+    "callback": lambda context, _option, forced: context.meta.update({_FORCED: forced}),
     "help": "Overwrite a file that exists.",
 }
 OVERWRITE = click.option("--force", **FORCE)
@@ -105,6 +101,18 @@ LIVE = click.Option(
     callback=_go_live,
     help="Show the run in a browser, on this machine only; the address is printed.",
 )
+
+
+def folder_option(opened: Callable[[Path], Any] = Path) -> click.Option:
+    """``--dir``, as what is opened there."""
+    return click.Option(
+        ["--dir", "folder"],
+        type=EXISTING_FOLDER,
+        default=".",
+        show_default="this folder",
+        callback=lambda _context, _option, folder: opened(folder),
+        help="Folder of the site or coordinator.",
+    )
 
 
 def out_options() -> list[click.Option]:
@@ -172,7 +180,7 @@ def following(
     live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
     live = LiveRun() if live is None else live
     if as_json:
-        yield live.watching(_json_progress, names)
+        yield live.watching(lambda report: click.echo(json.dumps({"round": asdict(report)})), names)
         return
     if not on_terminal():
         with _heartbeat(live):
@@ -186,10 +194,6 @@ def say(line: str) -> None:
     """Print a line while a run goes on: above the view where there is one, which click is not."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _json_progress(report: RoundReport) -> None:
-    click.echo(json.dumps({"round": asdict(report)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,29 +217,29 @@ class _Lines:
 @contextmanager
 def _heartbeat(live: LiveRun) -> Iterator[None]:
     """Says on standard error that a round still goes on, ever more rarely, while none ends."""
+    from cipherdag.cli.terminal import clock
+
     ended = threading.Event()
-    thread = threading.Thread(target=_say_that_it_goes_on, args=(live, ended), daemon=True)
+
+    def beat() -> None:
+        rounds, pause = 0, SILENCE_S
+        while not ended.wait(pause):
+            state = live.state
+            if state.rounds != rounds:
+                rounds, pause = state.rounds, SILENCE_S
+                continue
+            pause = min(2.0 * pause, LONGEST_SILENCE_S)
+            what = f"round {state.round}, {state.label}," if state.round else "the set-up"
+            line = f"  {what} goes on; {clock(time.monotonic() - state.began)} since the start"
+            click.echo(line, err=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-
-
-def _say_that_it_goes_on(live: LiveRun, ended: threading.Event) -> None:
-    from cipherdag.cli.terminal import clock
-
-    rounds, pause = 0, SILENCE_S
-    while not ended.wait(pause):
-        state = live.state
-        if state.rounds != rounds:
-            rounds, pause = state.rounds, SILENCE_S
-            continue
-        pause = min(2.0 * pause, LONGEST_SILENCE_S)
-        what = f"round {state.round}, {state.label}," if state.round else "the set-up"
-        line = f"  {what} goes on; {clock(time.monotonic() - state.began)} since the start"
-        click.echo(line, err=True)
 
 
 def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
@@ -255,7 +259,7 @@ def show_account(result: Run[Any], truth: CausalGraph | None) -> None:
     releases = {name: read_releases(ledger) for name, ledger in result.ledgers.items()}
     lines = result.account_lines(truth)
     if releases:
-        lines += ["", *release_lines(releases)]
+        lines += ["", *release_lines(releases, result.declared)]
     click.echo("\n".join(lines))
 
 
@@ -272,7 +276,7 @@ def outside_a_run(effect: str) -> Iterator[None]:
 
 TWO_SITES = (
     "There are two sites: a sum over both would tell each the other's part, so only bits of tests "
-    "can be opened, and each site learns the number of rows of the other."
+    "can be disclosed, and each site learns the number of rows of the other."
 )
 """What two sites mean for privacy, said before a run over them."""
 _PATTERN = frozenset("*?[")

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE, OVERWRITE, outside_a_run
+from cipherdag.cli.options import (
+    EXISTING_FOLDER,
+    FILE,
+    FOLDER,
+    NEW_FILE,
+    OVERWRITE,
+    folder_option,
+    outside_a_run,
+)
 from cipherdag.cli.programs.printed import Activated, Coded, Decided, Made, as_json_option, printed
 
 if TYPE_CHECKING:
@@ -25,17 +33,27 @@ if TYPE_CHECKING:
     from cipherdag.sites.study.site_folder import SiteFolder
 
 
-def in_folder(opened: Callable[[Path], Any]) -> Callable[[Any], Any]:
-    """A ``--dir`` option that hands the command what is opened there, as ``folder``."""
-    return click.option(
-        "--dir",
-        "folder",
-        type=EXISTING_FOLDER,
-        default=".",
-        show_default="this folder",
-        callback=lambda _context, _option, folder: opened(folder),
-        help="Folder of the site or coordinator.",
-    )
+def commands_in_folder(
+    group: click.Group, opened: Callable[[Path], Any]
+) -> Callable[..., Callable[[Any], click.Command]]:
+    """The decorator of a group's commands that work in a folder, which they get as ``folder``.
+
+    It takes the command's name, what an error outside of a run leaves, whether it prints JSON if
+    asked (``as_json``), and what else click's commands take.
+    """
+
+    def command(
+        name: str, effect: str, *, prints: bool = True, **settings: Any
+    ) -> Callable[[Any], click.Command]:
+        def decorated(run: Any) -> click.Command:
+            made = group.command(name, **settings)(outside_a_run(effect)(run))
+            json_option = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
+            made.params += [folder_option(opened), *[json_option] * prints]
+            return made
+
+        return decorated
+
+    return command
 
 
 def _site_folder(folder: Path) -> SiteFolder:
@@ -44,12 +62,12 @@ def _site_folder(folder: Path) -> SiteFolder:
     return SiteFolder(folder)
 
 
-in_site = in_folder(_site_folder)
-
-
 @click.group()
 def site() -> None:
     """The hospital's side: make a site, enrol it, start it, see what left."""
+
+
+site_command = commands_in_folder(site, _site_folder)
 
 
 @site.command("new")
@@ -103,11 +121,8 @@ def site_new(
     printed(Made(str(made.path), algorithms), lines, as_json=as_json)
 
 
-@site.command("check")
-@in_site
+@site_command("check", "nothing was changed, and nothing left this site")
 @click.option("--plan", type=FILE, help="Check too whether the site would take part in this plan.")
-@as_json_option
-@outside_a_run("nothing was changed, and nothing left this site")
 def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4.
 
@@ -144,12 +159,9 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
         )
 
 
-@site.command("request")
-@in_site
+@site_command("request", "no request was written")
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
 @OVERWRITE
-@as_json_option
-@outside_a_run("no request was written")
 def site_request(folder: SiteFolder, out: Path | None, *, as_json: bool) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
@@ -162,7 +174,7 @@ def site_request(folder: SiteFolder, out: Path | None, *, as_json: bool) -> None
     printed(coded(path, mark), lines, as_json=as_json)
 
 
-@site.command("activate")
+@site_command("activate", "nothing was activated; the site takes part in what it did before")
 @click.argument("approval", type=FILE)
 @click.option(
     "--code",
@@ -172,9 +184,6 @@ def site_request(folder: SiteFolder, out: Path | None, *, as_json: bool) -> None
     help="The coordinator's code or fingerprint; you are asked unless a certificate is renewed.",
 )
 @click.option("--study", "study_code", default="", help="The study's, as another site has it.")
-@in_site
-@as_json_option
-@outside_a_run("nothing was activated; the site takes part in what it did before")
 def site_activate(
     approval: Path, code: str, study_code: str, folder: SiteFolder, *, as_json: bool
 ) -> None:
@@ -199,14 +208,12 @@ def site_activate(
     printed(value, lines, as_json=as_json)
 
 
-@site.command("start")
+@site_command("start", "the site is not running; nothing left it", prints=False)
 @click.option(
     "--door",
     type=EXISTING_FOLDER,
     help="Folder where `site engine` connects as another user; without it this command starts it.",
 )
-@in_site
-@outside_a_run("the site is not running; nothing left it")
 def site_start(folder: SiteFolder, door: Path | None) -> None:
     """Connect to the coordinator, or wait for its messages, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.processes import start
@@ -233,12 +240,9 @@ def site_engine(door: Path) -> None:
     serve(connect(door))
 
 
-@site.command("status")
+@site_command("status", "nothing was changed")
 @click.argument("session", default="")
-@click.option("--details", is_flag=True, help="Say all settings, and all that the run opens.")
-@in_site
-@as_json_option
-@outside_a_run("nothing was changed")
+@click.option("--details", is_flag=True, help="Say all settings, and all that the run discloses.")
 def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: bool) -> None:
     """Say which study the site is in, whether it is started, and which plans wait for approval.
 
@@ -257,12 +261,9 @@ def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: boo
     click.echo(json.dumps(state, indent=2) if as_json else "\n".join(lines))
 
 
-@site.command("approve")
+@site_command("approve", "nothing was decided")
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
-@in_site
-@as_json_option
-@outside_a_run("nothing was decided")
 def site_approve(session: str, folder: SiteFolder, *, yes: bool, as_json: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
     approvals = folder.approvals()
@@ -284,12 +285,9 @@ def site_approve(session: str, folder: SiteFolder, *, yes: bool, as_json: bool) 
     printed(done, lines, as_json=as_json)
 
 
-@site.command("deny")
+@site_command("deny", "nothing was decided")
 @click.argument("session")
 @click.option("--why", required=True, help="The reason; it stays at this site.")
-@in_site
-@as_json_option
-@outside_a_run("nothing was decided")
 def site_deny(session: str, folder: SiteFolder, why: str, *, as_json: bool) -> None:
     """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
     run = folder.approvals().decide(session, "denied", folder.identity(), note=why)
@@ -301,10 +299,7 @@ def site_deny(session: str, folder: SiteFolder, why: str, *, as_json: bool) -> N
     printed(done, lines, as_json=as_json)
 
 
-@site.command("releases")
-@in_site
-@as_json_option
-@outside_a_run("nothing was changed")
+@site_command("releases", "nothing was changed")
 def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
     """Say in sentences what left this site; read from the ledger, which is verified first."""
     from cipherdag.audit.auditing import site_ledger
@@ -316,16 +311,15 @@ def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
         for release in releases:
             click.echo(json.dumps(msgspec.structs.asdict(release)))
         return
-    click.echo("\n".join(release_history(releases)) or "Nothing has left this site.")
+    click.echo(
+        "\n".join(release_history(releases, folder.declared)) or "Nothing has left this site."
+    )
 
 
-@site.command("result")
+@site_command("result", "no result was written")
 @click.argument("session", default="")
-@in_site
 @click.option("--out", type=FOLDER, help="Folder for the report, and the result in all formats.")
-@as_json_option
 @click.option("--force", is_flag=True, help="Overwrite a result that is in --out.")
-@outside_a_run("no result was written")
 def site_result(
     session: str, folder: SiteFolder, out: Path | None, *, as_json: bool, force: bool
 ) -> None:

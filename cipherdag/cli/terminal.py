@@ -32,29 +32,24 @@ MOST_NAMES = 8
 
 
 def heading(algorithm: Algorithm[Any, Any], n_sites: int, protection: str) -> str:
-    """The line above the rounds: of which tests open bits, and what protects sums."""
-    tests = "tests by bits, " if getattr(algorithm, "closed", False) else ""
-    sums = f"sums {protection_kind(protection).left}"
-    return f"{algorithm.title} · {counted(n_sites, 'site')} · {tests}{sums}"
+    """The line above the rounds: whether bits may be opened, and what protects sums."""
+    bits = "bits in sealed parts, " if any(each.sealed for each in algorithm.disclosures()) else ""
+    left = f"{bits}sums {protection_kind(protection).left}"
+    return f"{algorithm.title} · {counted(n_sites, 'site')} · {left}"
 
 
-def round_line(report: RoundReport, label: str = "") -> str:
-    """One line per finished round: what was asked, of how many sites, and what one sent at most.
+def report_lines(report: RoundReport, label: str = "") -> list[str]:
+    """A line on what was asked, of whom, and what one sent at most; four of each site that left.
 
     ``label`` says what was asked, where more is at hand than the report says.
     """
     out = max(report.bytes_sent_per_site.values(), default=0)
-    return (
+    line = (
         f"round {report.number:<3} {label or report.label:<56}  "
         f"{report.n_sites} of {report.n_cohort} sites  {report.seconds:5.1f} s  "
         f"at most {size(out):>8} each"
     )
-
-
-def report_lines(report: RoundReport, label: str = "") -> list[str]:
-    """One line for a finished round, and four for every site that left since the one before."""
-    left = (line for dropout in report.left for line in dropout_lines(dropout))
-    return [round_line(report, label), *left]
+    return [line, *(line for dropout in report.left for line in dropout_lines(dropout))]
 
 
 def ahead(number: int, most: int | None, seconds_per_round: float) -> str:

@@ -257,7 +257,7 @@ class CoordinatorFolder:
             return self._approvals()
 
     def revoke(self, name: str) -> dict[str, Path]:
-        """Shut a site out of the study; a server that runs closes its connection.
+        """Revoke a site; a server that runs closes its connection.
 
         Returned is the new approval to send, for every remaining site.
 

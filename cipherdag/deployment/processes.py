@@ -159,7 +159,7 @@ def _flare(
         "the process that carries messages has ended, as where the server did not admit the site",
         site=site.settings().name,
         remedy="Read the end of `cipherdag site status`; ask the coordinator whether the site was "
-        f"shut out. The process's last words are in {console}. Then run `cipherdag site start`.",
+        f"revoked. The process's last words are in {console}. Then run `cipherdag site start`.",
     )
     address = engine_address(site, study)
     record = recorder(site, handler.record_start, announce)

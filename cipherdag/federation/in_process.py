@@ -36,6 +36,7 @@ from cipherdag.program.program import Asking, Program, Programs, SharedProgram, 
 from cipherdag.program.replay import Outcome
 from cipherdag.program.run import FinishedRun, carry_out
 from cipherdag.program.versions import computed_with
+from cipherdag.protocol.asked import Context, Recall
 from cipherdag.protocol.engines.engine import Engine, Handler, LocalEngine
 from cipherdag.protocol.messages import Ask, content_digest
 from cipherdag.protocol.plan import Member, Plan, Protection, make_plan
@@ -271,7 +272,7 @@ class SharedReading:
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
         self._held: tuple[tuple[bytes, Sequence[bytes], Sequence[bytes]], bytes] | None = None
-        self._batch: tuple[Question, tuple[bytes, Roles, Ask, bytes], Batch] | None = None
+        self._batch: tuple[Question | None, tuple[bytes, Roles, Ask, bytes], Batch] | None = None
         self._contents = deque[tuple["Question", bytes]](maxlen=CACHED_QUESTIONS)
         self.reading = Reading(
             lru_cache(maxsize=1)(read_relayed),
@@ -310,15 +311,13 @@ class SharedReading:
         self._contents.append((question, content))
         return content
 
-    def _batch_of(
-        self, session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes, names: bytes
-    ) -> Batch:
+    def _batch_of(self, context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
         """Compute `batch_of`, or return the batch of the identical question, asked alike."""
-        asked, last = (session, roles, ask, sums), self._batch
-        if last is not None and last[0] is question and last[1] == asked:
+        asked, last = (context.session, context.roles, ask, sums), self._batch
+        if last is not None and last[0] is recall.rest and last[1] == asked:
             return last[2]
-        batch = batch_of(session, roles, ask, question, sums, names)
-        self._batch = question, asked, batch
+        batch = batch_of(context, ask, recall, sums)
+        self._batch = recall.rest, asked, batch
         return batch
 
     def _read_sum(

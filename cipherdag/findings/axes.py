@@ -205,6 +205,9 @@ class Forest:
     """
 
     template: ClassVar[str] = "forest"
+    left: ClassVar[float] = GAP
+    right: ClassVar[float] = GAP + PLOT
+    width: ClassVar[float] = GAP + PLOT + GAP
 
     title: str
     note: str
@@ -221,21 +224,6 @@ class Forest:
         )
         if not self.estimates or not whole or (self.ratios and self._ends[0] <= 0.0):
             raise ParameterError(f"'{self.title}' needs estimates within finite intervals")
-
-    @property
-    def left(self) -> float:
-        """The x coordinate of the plot's left edge."""
-        return GAP
-
-    @property
-    def right(self) -> float:
-        """The x coordinate of the plot's right edge."""
-        return GAP + PLOT
-
-    @property
-    def width(self) -> float:
-        """Width of the picture."""
-        return self.right + GAP
 
     @property
     def bottom(self) -> float:

@@ -93,7 +93,7 @@ def this_site_report(details: Mapping[str, Any]) -> Report:
         return Report()
     panel = TablePanel(
         title=THIS_SITE_TITLE,
-        note="For this site alone: the opened sums less its part are those of the others "
+        note="For this site alone: the disclosed sums less its part are those of the others "
         "together. It was computed from the data as they are now, and is part of no other report.",
         columns=("Variable", "Result"),
         rows=tuple((variable, said) for variable, said in outliers),

@@ -165,7 +165,7 @@ def _phrases(row: dict[str, Any]) -> Iterator[str]:
 
 
 def separation_rows(evidence: GraphEvidence) -> Cells:
-    """A row of `SEPARATIONS` for every pair without an edge, as far as it was opened."""
+    """A row of `SEPARATIONS` for every pair without an edge, as far as it was disclosed."""
     return [
         (pair.first, pair.second, None, None)
         if pair.given is None
@@ -192,16 +192,12 @@ def difference_sentences(rows: Sequence[Difference], here: str, there: str) -> I
     for first, second, one, two, same in rows:
         if same:
             continue
-        edges = [_as_written(first, mark, second) for mark in (one, two) if mark]
+        ends = [canonical(first, second, mark) for mark in (one, two) if mark]
+        edges = [f"{source} {mark} {target}" for source, target, mark in ends]
         if one and two:
             yield f"{edges[0]} in {here} is {edges[1]} in {there}."
         else:
             yield f"{edges[0]} is in {here if one else there} only."
-
-
-def _as_written(first: str, mark: str, second: str) -> str:
-    source, target, mark = canonical(first, second, mark)
-    return f"{source} {mark} {target}"
 
 
 def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:

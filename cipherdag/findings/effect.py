@@ -17,12 +17,7 @@ from cipherdag.findings.finding import Cells, Column
 from cipherdag.pages.numerals import shown
 
 Scale = Literal["difference", "ratio", "odds ratio"]
-Change = Literal[
-    "placebo treatment",
-    "random common cause",
-    "rows left out",
-    "variable left out",
-]
+Change = Literal["placebo treatment", "random common cause", "rows left out", "variable left out"]
 NO_EFFECT = "no effect"
 ESTIMATORS = {
     "regression": "regression of the outcome in every arm",

@@ -12,7 +12,7 @@ from cipherdag.findings.finding import Cells, Column, Finding, Report, Table, pl
 from cipherdag.pages.numerals import counted, first_of
 
 MOST_NAMED = 12
-CLOSED = "Strengths and p-values stayed closed; of two features was opened which is stronger."
+CLOSED = "Only which of two features is stronger was disclosed, and no strength or p-value."
 ALONE = (
     "Strengths and p-values are those of a feature and a label alone; a feature is selected "
     "because no set of other features explains it away."

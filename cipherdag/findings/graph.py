@@ -48,7 +48,7 @@ class LearntGraph(GraphFinding[CausalGraph]):
         dag: A DAG of the class that the CPDAG stands for cyclic but by FedPC's reference
             ``code``, whose program does not look.
         dag_note: Empty, or what tests say that no DAG has, or that there is a cycle.
-        evidence: The evidence for the edges, as far as it was opened.
+        evidence: The evidence for the edges, as far as it was disclosed.
         details: What else the algorithm found, such as RFcd's worst-case regret.
     """
 
@@ -208,7 +208,7 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
     Attributes:
         graph: The `PAG`, with the columns' names; with knowledge, search ``rfci`` or sites that
             lack variables it may be marks of which nothing more is claimed.
-        evidence: What speaks for the edges, as far as it was opened.
+        evidence: What speaks for the edges, as far as it was disclosed.
         details: What else the algorithm found.
     """
 

@@ -253,7 +253,7 @@ def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...
         Table(
             name="separations",
             doc="One row per pair without an edge, and the set that separates it, as far as it was "
-            "opened.",
+            "disclosed.",
             columns=SEPARATIONS,
             rows=lambda finding: separation_rows(finding.evidence),
         ),

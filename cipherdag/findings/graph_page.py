@@ -181,7 +181,8 @@ def _sections(finding: GraphFinding[AnyGraph], true: CausalGraph | None) -> dict
         "edges": _edge_rows(finding.graph, by_ends, true, finding.dictionary.units),
         "measured": any(edge.shown for edge in evidence.edges),
         "tested": any(edge.p_value is not None for edge in evidence.edges),
-        "signs": {sign for edge in evidence.edges for sign in _signs(edge)},
+        "signs": {"consensus" for edge in evidence.edges if edge.consensus is not None}
+        | {"known" for edge in evidence.edges if edge.known},
         "separations": evidence.separations[:MOST_SEPARATIONS],
         "unresolved": bool(finding.details.get(UNRESOLVED)),
     }
@@ -206,12 +207,6 @@ def pictures(
             for name in groups
         },
     }
-
-
-def _signs(edge: EdgeEvidence) -> tuple[str, ...]:
-    """The entries of the picture's legend for one edge."""
-    doubtful = ("consensus",) if edge.consensus is not None else ()
-    return (*doubtful, *(("known",) if edge.known else ()))
 
 
 def _edge_rows(

@@ -69,18 +69,23 @@ class Integrated:
         """In how many of them two columns have an edge, in a sentence; "" if not all are known."""
         if not self.settled:
             return ""
-        have, every = self._having(first, second), len(self.details["graphs"])
+        every = len(self.details["graphs"])
+        one, other = sorted((first, second))
+        have = every - self._marks().get((one, other), Counter({NO_EDGE: every}))[NO_EDGE]
         if have == every:
             return "Every graph that fits has an edge here."
         return f"{have} of the {every} graphs that fit have an edge here."
 
     def report(self) -> Report:
         """A warning if no graph fits or the list is not complete, else a note; and the table."""
-        every = len(self.details["graphs"])
+        every, marks = len(self.details["graphs"]), self._marks()
         report = Report() if self.settled else Report(warnings=(self._warning(),))
         if self.settled:
-            have = {pair: self._having(*pair) for pair in self._pairs()}
-            some = [f"{a} and {b}: in {n} of {every}" for (a, b), n in have.items() if n < every]
+            some = [
+                f"{a} and {b}: in {every - counts[NO_EDGE]} of {every}"
+                for (a, b), counts in marks.items()
+                if counts[NO_EDGE]
+            ]
             title = (
                 f"Graphs over all columns that fit every group of sites: {every}, and no other "
                 f"({self.details['looked_at']} were looked at). Marks are those that hold in all"
@@ -92,9 +97,8 @@ class Integrated:
             note=CAPTION,
             columns=("From", "To", "Marks"),
             rows=tuple(
-                (first, second, ", ".join(f"{mark} in {n}" for mark, n in sorted(marks.items())))
-                for first, second in self._pairs()
-                if (marks := +self._marks(first, second))
+                (*pair, ", ".join(f"{mark} in {n}" for mark, n in sorted((+counts).items())))
+                for pair, counts in marks.items()
             ),
         )
         return report + Report(panels=(panel,))
@@ -118,27 +122,21 @@ class Integrated:
             "shown has the marks that some group tells and none gainsays."
         )
 
-    def _having(self, first: str, second: str) -> int:
-        """In how many graphs two columns have an edge."""
-        return len(self.details["graphs"]) - self._marks(first, second)[NO_EDGE]
+    def _marks(self) -> dict[tuple[str, str], Counter[str]]:
+        """By pair that some graph joins, the graphs with each mark, and those with `NO_EDGE`.
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        """The pairs that some graph joins, each in the order of the alphabet."""
-        pairs = {tuple(sorted(edge[:2])) for edges in self.details["graphs"] for edge in edges}
-        return sorted((first, second) for first, second in pairs)
-
-    def _marks(self, first: str, second: str) -> Counter[str]:
-        """The number of graphs by mark of the pair, seen from the first, and by `NO_EDGE`."""
-        marks: Counter[str] = Counter()
-        for edges in self.details["graphs"]:
-            edge = next((e for e in edges if {first, second} == {*e[:2]}), None)
-            marks[NO_EDGE if edge is None else _seen_from(first, edge)] += 1
-        return marks
+        Pairs, and the two of a pair, are in the order of the alphabet.
+        """
+        graphs = self.details["graphs"]
+        marks: dict[tuple[str, str], Counter[str]] = {}
+        for source, target, mark in (edge for edges in graphs for edge in edges):
+            pair = (source, target) if source < target else (target, source)
+            seen = mark if source < target else reversed_mark(mark)
+            marks.setdefault(pair, Counter())[seen] += 1
+        for counts in marks.values():
+            counts[NO_EDGE] = len(graphs) - counts.total()
+        return dict(sorted(marks.items()))
 
 
 def _edges(graph: PartialMixedGraph) -> list[list[str]]:
     return [[edge.source, edge.target, edge.mark] for edge in graph.edges]
-
-
-def _seen_from(first: str, edge: Sequence[str]) -> str:
-    return edge[2] if edge[0] == first else reversed_mark(edge[2])

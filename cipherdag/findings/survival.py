@@ -154,7 +154,7 @@ class SurvivalAnalysis(Finding):
         by: Column of the groups; empty of one group.
         edges: Upper edge of every bin of time.
         curves: Of every group, in the order of the column's categories.
-        test: Of the groups within the sites, at exact times; None of one group, or where too few
+        test: Of the groups, stratified by site, at exact times; None of one group, or where too few
             sites tell of it.
         together: The same of all rows as if of one site, in bins of time; None where some site
             restricts small counts, which this test does not bear.
@@ -202,7 +202,7 @@ class SurvivalAnalysis(Finding):
 
     @property
     def not_compared(self) -> tuple[str, ...]:
-        """The groups that have a curve and no part in the test within the sites."""
+        """The groups that have a curve and no part in the stratified test."""
         if self.test is None or not self.test.groups:
             return ()
         named = enumerate(zip(self.group_names, self.curves, strict=True))
@@ -238,7 +238,7 @@ class SurvivalAnalysis(Finding):
     @property
     def test_lines(self) -> list[str]:
         """Each log-rank test in one line."""
-        tests = ("within sites", self.test), ("of the rows of all sites", self.together)
+        tests = ("stratified by site", self.test), ("of the rows of all sites", self.together)
         return [test.line(rows) for rows, test in tests if test is not None]
 
     def _total(self, counted: str) -> tuple[int, int]:
@@ -329,7 +329,7 @@ class SurvivalAnalysis(Finding):
                 Column("median", float, "The end of the bin in which the curve falls to a half."),
                 Column("median_low", float, "The lower end of its interval at 95 %."),
                 Column("median_high", float, "The upper end."),
-                Column("observed", float, "The events in the test within sites, if it has any."),
+                Column("observed", float, "The events in the stratified test, if it has any."),
                 Column("expected", float, "How many it would have if all groups were alike."),
                 Column("excess", float, "By how many it has more than expected."),
             ),

@@ -19,7 +19,7 @@ class GraphMetrics:
 
     Attributes:
         shd: Structural Hamming distance: reverse + extra + miss.
-        reverse: Edges in both graphs with different marks: turned round, or directed in one and
+        reverse: Edges in both graphs with different marks: reversed, or directed in one and
             undirected in the other.
         extra: Edges of the learnt graph only.
         miss: Edges of the true graph only.

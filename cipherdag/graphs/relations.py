@@ -44,7 +44,7 @@ LEFT_OUT: Mapping[Form, str] = {
 follows from the columns that it is computed from, so no common cause is lost."""
 Name = TypeVar("Name")
 FEWEST_ONE_HOT = 3
-"""Two columns of which one is set are a copy, turned round."""
+"""Two columns of which one is set are a copy with the values swapped."""
 
 
 class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields=True):

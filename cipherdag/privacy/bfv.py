@@ -64,8 +64,8 @@ BFV = ProtectionKind(
     title="encryption (BFV)",
     left="encrypted",
     shown="encrypted (BFV)",
-    disclosure="Every answer was encrypted (BFV) before it left. The coordinator has no key; one "
-    "of the sites opens the sum over all sites, and nothing else can be opened.",
+    disclosure="Every answer whose sum is disclosed left encrypted (BFV). The coordinator has no "
+    "key; one of the sites opens the sum over all sites, and nothing else can be opened.",
     site=_site,
     coordinator=_coordinator,
     shared=_shared,

@@ -92,7 +92,7 @@ class MacKey(Secret):
             row[0] == 0 and row[1 : 1 + len(tags)].tolist() == tags
             for row, tags in self._tags(words, lengths, moduli, digest, n_sites=n_sites)
         ):
-            raise ForgedSumError("the opened sum is not the sum of the sites' answers")
+            raise ForgedSumError("the disclosed sum is not the sum of the sites' answers")
 
     def _tags(
         self,

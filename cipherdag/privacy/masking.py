@@ -50,8 +50,8 @@ MASKING = ProtectionKind(
     title="masking",
     left="masked",
     shown="masked",
-    disclosure="Every answer was masked before it left. To the coordinator, and to whoever reads "
-    "the network, a masked answer is noise; the masks cancel only in the sum over all sites.",
+    disclosure="Every answer whose sum is disclosed left masked. To the coordinator, and to "
+    "whoever reads the network, it is noise; the masks cancel only in the sum over all sites.",
     site=_site,
     coordinator=_coordinator,
 )

@@ -161,7 +161,7 @@ def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> 
 
 
 def _whole(numbers: IntegerVector | WordVector, modulus: int) -> IntegerVector | WordVector:
-    """The largest multiples below: numpy divides whole vectors, but takes rests one by one."""
+    """The largest multiple of the modulus not above each number; numpy's ``%`` is slower."""
     return numbers // numbers.dtype.type(modulus) * numbers.dtype.type(modulus)
 
 

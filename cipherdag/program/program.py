@@ -41,12 +41,8 @@ def plan_facts(
 ) -> Facts:
     """What the program of a plan knows before its first question, wherever it runs.
 
-    Args:
-        plan: The plan.
-        n_variables: Number of aligned variables, p.
-        labels: Positions that the schema marks as labels, for an algorithm that reads them.
-        determined: Which variables follow from others by the schema, for an algorithm that reads
-            it.
+    ``labels`` and ``determined``, which variables follow from others by the schema, are for
+    algorithms that read them.
     """
     return Facts(
         n_variables,

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import ForgedSumError, MalformedMessageError
 from cipherdag.privacy.mpc.batch import Batch, Roles, batch_digest
 from cipherdag.privacy.mpc.messages import Signed, Verdicts, check_signatures
@@ -28,6 +28,7 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, remaining
 
 UNKNOWN: Final = -1
+Origin: TypeAlias = tuple[bytes, int, int]
 
 
 class Line(Body, frozen=True):
@@ -60,9 +61,14 @@ class Line(Body, frozen=True):
     signatures: tuple[bytes, bytes]
 
     @property
-    def place(self) -> tuple[bytes, int, int]:
-        """Where it was found: the run, the step and the round."""
+    def origin(self) -> Origin:
+        """The run, the step and the round that found it."""
         return self.run, self.step, self.attempt
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both holders signed it."""
+        return all(self.signatures)
 
 
 def secure_question(content: bytes, sums: bytes, names: bytes) -> bytes:
@@ -132,7 +138,7 @@ class Context:
         holders = [self.identities[each] for each in self.roles.holders]
         signed = [pair for pair in zip(holders, line.signatures, strict=True) if pair[1]]
         if not signed:
-            raise ForgedSumError("no holder signed an earlier answer")
+            raise ForgedSumError("no computing party signed an earlier answer")
         check_signatures(of_batch, line.bits, line.dealt, signed)
 
     @property
@@ -150,8 +156,8 @@ class Answers:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._lines: dict[tuple[bytes, int, int], Line] = {}
-        self._found: dict[tuple[tuple[int, ...], bytes], tuple[bool, tuple[bytes, int, int]]] = {}
+        self._lines: dict[Origin, Line] = {}
+        self._bits: dict[tuple[tuple[int, ...], bytes], tuple[bool, Line]] = {}
 
     def add(self, encoded: Iterable[bytes]) -> None:
         """Take lines over that another party sent, each checked.
@@ -170,45 +176,51 @@ class Answers:
         Raises:
             ForgedSumError: It says otherwise than another one.
         """
-        before = self._lines.get(line.place)
+        before = self._lines.get(line.origin)
         if before is not None:
-            first, second = (
-                one or other for one, other in zip(before.signatures, line.signatures, strict=True)
-            )
-            if (before.names, before.bits, before.dealt) != (line.names, line.bits, line.dealt):
+            if replace(before, signatures=line.signatures) != line:
                 raise self.contradiction()
-            self._lines[line.place] = replace(before, signatures=(first, second))
-            return
-        self._lines[line.place] = line
+            both = zip(before.signatures, line.signatures, strict=True)
+            first, second = (one or other for one, other in both)
+            line = replace(line, signatures=(first, second))
+        self._lines[line.origin] = line
         count = len(line.names) // NAME_BYTES
         packed = np.frombuffer(line.bits, dtype=np.uint8)
-        for name, bit in zip(
-            _split(line.names), np.unpackbits(packed, count=count).tolist(), strict=True
-        ):
-            found, _ = self._found.setdefault((line.sites, name), (bool(bit), line.place))
-            if found != bool(bit):
+        bits = np.unpackbits(packed, count=count).astype(bool).tolist()
+        for name, bit in zip(_split(line.names), bits, strict=True):
+            said, earlier = self._bits.setdefault((line.sites, name), (bit, line))
+            if said != bit:
                 raise self.contradiction()
+            if line.is_whole and not earlier.is_whole:
+                self._bits[line.sites, name] = bit, line
 
     @property
     def lines(self) -> list[Line]:
         """All lines, in the order in which they came first."""
         return [*self._lines.values()]
 
-    def of(self, names: bytes, sites: tuple[int, ...]) -> tuple[NDArray[np.int8], list[Line]]:
-        """The bits of these names, `UNKNOWN` where none was found, and the lines that have them."""
-        found = [self._found.get((sites, name)) for name in _split(names)]
-        bits = np.array([UNKNOWN if each is None else each[0] for each in found], dtype=np.int8)
-        places = dict.fromkeys(each[1] for each in found if each is not None)
-        return bits, [self._lines[place] for place in places]
+    def of(
+        self, names: bytes, sites: tuple[int, ...]
+    ) -> tuple[NDArray[np.int8], BoolVector, list[Line]]:
+        """The bits of these names, `UNKNOWN` where none was found.
+
+        Beside them which of them both holders signed, and the lines that have them.
+        """
+        each = [self._bits.get((sites, name), (UNKNOWN, None)) for name in _split(names)]
+        bits = np.array([bit for bit, _ in each], dtype=np.int8)
+        known = np.array([line is not None and line.is_whole for _, line in each], dtype=bool)
+        by_origin = {line.origin: line for _, line in each if line is not None}
+        return bits, known, [*by_origin.values()]
 
     def told(self, question: Question, sites: tuple[int, ...]) -> tuple[bytes, ...]:
         """The lines that have bits of a question, as they travel."""
-        return encoded(self.of(bit_names(question), sites)[1]) if self._lines else ()
+        return encoded(self.of(bit_names(question), sites)[2]) if self._lines else ()
 
     def contradiction(self) -> ForgedSumError:
         """Two answers to one question were signed."""
         return ForgedSumError(
-            f"{self._context.holders}, which find the bits, signed two answers to one question"
+            f"{self._context.holders}, which find the bits, found two answers to one question",
+            remedy="Find out with all sites whose answer changed: these rows are asked no more.",
         )
 
 
@@ -220,19 +232,22 @@ def _split(names: bytes) -> list[bytes]:
 class Recall:
     """What all parties know of a question's bits before it is asked.
 
+    A bit that one holder alone signed is found once more, and has to be the same: its run stopped
+    before the other one signed.
+
     Attributes:
-        known: The bits of the lines that every site was told, `UNKNOWN` where there is none.
-        told: These lines, as they travel.
+        said: The bits of the lines that every site was told, `UNKNOWN` where there is none.
+        known: Which of them both holders signed.
         rest: What is asked of the others; None where all are known.
-        places: The places of its bits.
+        positions: The positions of its bits.
         names: The names of its bits; empty where no record is kept.
         every: The names of all bits of the question, likewise.
     """
 
-    known: NDArray[np.int8]
-    told: tuple[bytes, ...] = field(repr=False)
+    said: NDArray[np.int8]
+    known: BoolVector
     rest: Question | None
-    places: IndexArray
+    positions: IndexArray
     names: bytes = field(repr=False)
     every: bytes = field(repr=False)
 
@@ -244,43 +259,53 @@ class Recall:
 
         Raises:
             MalformedMessageError: A line is none.
-            ForgedSumError: It is not signed by both holders for these rows; or no record is kept.
+            ForgedSumError: It is not signed for these rows; or no record is kept.
         """
         if not context.digest:
             if told:
                 raise ForgedSumError("an earlier answer came to sites that keep no record")
             every = np.arange(question.n_values)
-            return cls(np.full(len(every), UNKNOWN, np.int8), (), question, every, b"", b"")
+            nothing = np.full(len(every), UNKNOWN, np.int8)
+            return cls(nothing, nothing != UNKNOWN, question, every, b"", b"")
         names, answers = bit_names(question), Answers(context)
         answers.add(told)
-        known, lines = answers.of(names, sites)
-        if not all(all(line.signatures) for line in lines):
-            raise ForgedSumError("one holder alone signed an earlier answer")
-        rest, places = remaining(question, known != UNKNOWN)
-        apart = _split(names)
-        left = b"".join(apart[place] for place in places)
-        return cls(known, told, rest, places, left, names)
+        said, known, _ = answers.of(names, sites)
+        rest, positions = remaining(question, known)
+        each = _split(names)
+        left = b"".join(each[position] for position in positions)
+        return cls(said, known, rest, positions, left, names)
 
-    def lacks(self, own: Answers, sites: tuple[int, ...]) -> list[Line]:
+    def lacks(self, record: Answers, sites: tuple[int, ...]) -> list[Line]:
         """What a site's own record holds of runs that found bits which nobody told it yet.
 
         Raises:
             ForgedSumError: A bit that was told is another one there.
         """
-        bits, lines = own.of(self.every, sites)
-        both = (bits != UNKNOWN) & (self.known != UNKNOWN)
-        if (bits[both] != self.known[both]).any():
-            raise own.contradiction()
-        if not ((bits != UNKNOWN) & (self.known == UNKNOWN)).any():
+        bits, whole, lines = record.of(self.every, sites)
+        both = (bits != UNKNOWN) & (self.said != UNKNOWN)
+        if (bits[both] != self.said[both]).any():
+            raise record.contradiction()
+        new = (bits != UNKNOWN) & (self.said == UNKNOWN)
+        if not (new | (whole & ~self.known)).any():
             return []
         # whoever asks one question of a run again will ask the next ones too
         runs = {line.run for line in lines}
-        return [line for line in own.lines if line.run in runs]
+        return [line for line in record.lines if line.run in runs]
 
     def values(self, found: FloatVector) -> FloatVector:
-        """All bits of the question, 0 or 1, from those of the rest."""
-        bits = self.known.astype(np.float64)
-        bits[self.places] = found
+        """All bits of the question, 0 or 1, from those of the rest.
+
+        Raises:
+            ForgedSumError: One differs from what was signed before.
+        """
+        bits = self.said.astype(np.float64)
+        bits[self.positions] = found
+        said = self.said != UNKNOWN
+        if (bits[said] != self.said[said]).any():
+            raise ForgedSumError(
+                "a bit is not what a computing party signed before of the same rows: that party, "
+                "or a site that answered, lied then or now"
+            )
         return bits
 
 

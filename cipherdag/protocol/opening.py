@@ -22,7 +22,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -33,7 +33,6 @@ from cipherdag.errors import (
     ResultMismatchError,
     SessionLostError,
     ShareError,
-    SiteNotReadyError,
     SiteUnreachableError,
 )
 from cipherdag.privacy.aggregation import Aggregate, Declaration
@@ -61,7 +60,6 @@ from cipherdag.protocol.messages import (
     Unmasked,
     Verb,
 )
-from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import DropOuts
 from cipherdag.protocol.secure_tests import batch_of
 
@@ -198,8 +196,8 @@ class Opening:
         raise SiteUnreachableError("no site is left to open the sum")
 
 
-def agreed_result(closed: Mapping[int, Closed], name: Callable[[int], str]) -> bytes:
-    """The digest of the result that all sites sign; ``name`` is that of a site.
+def agreed_result(closed: Mapping[int, Closed], names: Sequence[str]) -> bytes:
+    """The digest of the result that all sites sign; ``names`` are theirs.
 
     Raises:
         ResultMismatchError: One says something else than the first.
@@ -209,7 +207,7 @@ def agreed_result(closed: Mapping[int, Closed], name: Callable[[int], str]) -> b
     for position, result in results.items():
         if result != first:
             raise ResultMismatchError(
-                "it came to another result than the others", site=name(position)
+                "it came to another result than the others", site=names[position]
             )
     return first
 
@@ -218,7 +216,6 @@ RESUME: Final = (
     "If it comes back and was not restarted, go on by `cipherdag coordinator run --resume`; else "
     "start a new run. Roles of the same sites stay the same: a study without it has others."
 )
-HALF: Final = "Restore asked.jsonl there, or resume the run that found them: they are found once."
 DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never written down."
 
 
@@ -228,7 +225,6 @@ class SecureRound:
 
     Attributes:
         channel: Carries the messages.
-        plan: The plan.
         digest: Of the question, as the sites have it.
         number: The round.
         context: What it is bound to.
@@ -237,7 +233,6 @@ class SecureRound:
     """
 
     channel: CohortChannel
-    plan: Plan
     digest: bytes
     number: int
     context: Context
@@ -249,7 +244,6 @@ class SecureRound:
     def begun(
         cls,
         channel: CohortChannel,
-        plan: Plan,
         digest_: bytes,
         context: Context,
         recall: Recall,
@@ -264,8 +258,7 @@ class SecureRound:
         """
         batch = seat = None
         if recall.rest is not None:
-            bound = context.session, context.roles
-            batch = batch_of(*bound, ask, recall.rest, sums, recall.names)
+            batch = batch_of(context, ask, recall, sums)
             if batch.roles.dealer == COORDINATOR:
                 if party is None:
                     raise SessionLostError(
@@ -273,7 +266,7 @@ class SecureRound:
                         remedy=DEALT_ANEW,
                     )
                 seat = party.begin(batch)
-        return cls(channel, plan, digest_, ask.number, context, recall, batch, seat)
+        return cls(channel, digest_, ask.number, context, recall, batch, seat)
 
     @property
     def batch(self) -> Batch:
@@ -290,14 +283,11 @@ class SecureRound:
         else:
             self._relay.check(position, share.share)
 
-    def learn(
-        self, shares: Mapping[int, Share], answers: Answers, sites: tuple[int, ...]
-    ) -> tuple[bytes, ...]:
+    def learn(self, shares: Mapping[int, Share], answers: Answers) -> tuple[bytes, ...]:
         """All that was found before, if sites sent some of it in place of their parts; else none.
 
         Raises:
             MalformedMessageError, ForgedSumError: A site sent what is not signed for these rows.
-            SiteNotReadyError: One holder alone kept what both signed.
         """
         if not any(share.found for share in shares.values()):
             return ()
@@ -305,16 +295,8 @@ class SecureRound:
             try:
                 answers.add(share.found)
             except CipherdagError as error:
-                error.site = self.plan.names[position]
+                error.site = self.context.names[position]
                 raise
-        _, lines = answers.of(self.recall.every, sites)
-        for index, holder in enumerate(self.context.roles.holders):
-            if not all(line.signatures[index] for line in lines):
-                raise SiteNotReadyError(
-                    "it does not have bits that the other holder signed before",
-                    site=self.plan.names[holder],
-                    remedy=HALF,
-                )
         return encoded(answers.lines)
 
     @property
@@ -328,7 +310,7 @@ class SecureRound:
             raise SiteUnreachableError(
                 f"it is the {self.context.roles.of(position)} of the secure tests and did not "
                 f"answer round {self.number}, {what} ({failures[position]})",
-                site=self.plan.cohort[position].name,
+                site=self.context.names[position],
                 remedy=RESUME,
             )
 
@@ -361,15 +343,14 @@ class SecureRound:
             ForgedSumError: The holders say other bits, or did not sign them.
         """
         content = self._relay.combine(self._asked("open", dict(requests)))
-        identities = [member.identity for member in self.plan.cohort]
-        first, second = self.context.roles.holders
-        bits = read_verdicts(content, self.batch, (identities[first], identities[second]))
+        first, second = (self.context.identities[each] for each in self.context.roles.holders)
+        bits = read_verdicts(content, self.batch, (first, second))
         values = self.recall.values(bits.astype(np.float64))
         return Aggregate(values=values, content=content)
 
     @property
     def _relay(self) -> Relay:
-        return Relay(self.batch, self.plan.names)
+        return Relay(self.batch, self.context.names)
 
     def _asked(self, verb: Verb, requests: dict[int, bytes]) -> dict[int, bytes]:
         contents = {}
@@ -380,6 +361,6 @@ class SecureRound:
         self.require(replies.failures, verb)
         for position, reply in replies.bodies.items():
             if reply.digest != self.digest:
-                raise ShareError("it answered another round", site=self.plan.cohort[position].name)
+                raise ShareError("it answered another round", site=self.context.names[position])
             contents[position] = reply.content
         return contents

@@ -87,7 +87,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         protection: How answers are protected.
         min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
         colluders: Sites that may collude with the coordinator without learning more than sums.
-        min_contributors: How many sites have to contribute to a test whose sums are opened.
+        min_contributors: How many sites have to contribute to a test whose sums are disclosed.
         purpose: What the result is for, in words.
         requester: Who asks for it, in words.
         created: When it was made, in UTC.

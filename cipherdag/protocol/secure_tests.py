@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from cipherdag.privacy.mpc.messages import ReadVerdicts, Verdicts, most_bytes
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, digest, unpack
-from cipherdag.protocol.asked import Context, secure_question
+from cipherdag.protocol.asked import Context, Recall, secure_question
 from cipherdag.protocol.messages import Ask, Secure, Secured
 from cipherdag.protocol.plan import Plan
 from cipherdag.questions.question import Question
@@ -43,27 +43,19 @@ def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes
     return Context(about, run, roles, identities, plan.names)
 
 
-def batch_of(
-    session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes, names: bytes = b""
-) -> Batch:
-    """One attempt at a question, as every party derives it.
+def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
+    """One attempt at what is not known of a question, as every party derives it.
 
-    A question is that of the plan after all that was opened before; an attempt is a round.
-
-    Args:
-        session: As `session_of`.
-        roles: Who has which role.
-        ask: The request.
-        question: What is asked.
-        sums: Digest of all sums and verdicts before.
-        names: The names of its bits, where a record is kept.
+    A question is that of the plan after all that was opened before, whose digest ``sums`` is; an
+    attempt is a round.
 
     Raises:
         ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.
     """
-    asked = secure_question(ask.content, sums, names)
-    predicates = question.predicates(len(ask.participants))
-    batch = Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
+    asked = secure_question(ask.content, sums, recall.names)
+    predicates = cast("Question", recall.rest).predicates(len(ask.participants))
+    at = ask.step, ask.number, ask.participants
+    batch = Batch(context.session, asked, *at, context.roles, predicates)
     if batch.dealt_bytes > MOST_DEALT_BYTES:
         raise ParameterError(
             f"keys of {predicates.n_comparisons} comparisons do not fit a message of the run"
@@ -84,7 +76,7 @@ class SecureTests:
     party: Party = field(repr=False)
 
     def verdicts(
-        self, previous: bytes, batch: Batch, plan: Plan, read: ReadVerdicts
+        self, previous: bytes, batch: Batch, read: ReadVerdicts
     ) -> tuple[bytes, FloatVector]:
         """Checks the verdicts that the coordinator relays, and reads them by ``read``.
 
@@ -92,7 +84,7 @@ class SecureTests:
             MalformedMessageError, ForgedSumError, ReplayError: As `Party.accept`.
         """
         opened = unpack(previous, most_bytes(batch, Verdicts), exactly=False)
-        identities = [member.identity for member in plan.cohort]
+        identities = self.context.identities
         return opened, self.party.accept(opened, batch, identities, read).astype(np.float64)
 
 

@@ -101,14 +101,15 @@ class Session:
         self._reports = list(journal.reports if journal is not None else ())
         self._rounds_before = len(self._reports)
         self._dropouts = DropOuts(plan)
-        self._before = Counter[str]()
-        self._number = self._summed = self._step = 0
-        self._present = self._covered = tuple(range(len(plan.cohort)))
+        self._bytes_before_restart = Counter[str]()
+        self._number = self._n_in_last_sum = self._step = 0
+        self._present = self._asked = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
+        self._told: tuple[bytes, ...] = ()
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._party: Party | None = None
-        self._cut_short = self._resumed.opened is not None
+        self._maybe_cut_short = self._resumed.opened is not None
 
     @property
     def rounds(self) -> tuple[RoundReport, ...]:
@@ -123,7 +124,8 @@ class Session:
     @property
     def bytes_sent_per_site(self) -> dict[str, int]:
         """Bytes that left each site in this session, the set-up included."""
-        return {name: self._before[name] + n for name, n in self._channel.bytes_received.items()}
+        since, before = self._channel.bytes_received, self._bytes_before_restart
+        return {name: before[name] + n for name, n in since.items()}
 
     @property
     def sums(self) -> bytes:
@@ -161,7 +163,7 @@ class Session:
             opened = self._set_up()
         else:
             self._channel.states = frozenset(IN_ROUNDS)
-            self._before.update(opened.received)
+            self._bytes_before_restart.update(opened.received)
         self._opened, self._transcript, self._beacon = opened, opened.transcript, opened.beacon
         self._graph = graph_of(self._plan, self._beacon)
         return opened.n_variables
@@ -190,11 +192,13 @@ class Session:
     @property
     def n_summed(self) -> int:
         """How many sites the last sum covers."""
-        return self._summed
+        return self._n_in_last_sum
 
     def attributed(self) -> AbstractContextManager[None]:
         """Adds to an error about the last sum its round, and which sites' answers it covers."""
-        return attributed_to_round(self._number, map(self._name, self._covered), self._step - 1)
+        return attributed_to_round(
+            self._number, [self._plan.names[site] for site in self._asked], self._step - 1
+        )
 
     def ask(self, question: Question, shown: Presence | None = None) -> FloatVector:
         """The next step: the sums of the sites' answers, or verdicts on them, shape (values,).
@@ -210,7 +214,7 @@ class Session:
         """
         content = content_digest(question)
         self._step += 1
-        if (stored := self._taken_up(question, content)) is not None:
+        if (stored := self._replayed_from_journal(question, content)) is not None:
             return stored
         started, before = time.perf_counter(), self._channel.bytes_received
         if isinstance(self._progress, Watcher):
@@ -218,7 +222,7 @@ class Session:
         while (opened := self._attempt(question, content)) is None:
             pass
         values = opened.values
-        self._go_on(question, pack(opened.content) if opened.content else b"", opened.content)
+        self._go_on(pack(opened.content) if opened.content else b"", opened.content)
         reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
         report = RoundReport.of(
             question,
@@ -226,7 +230,7 @@ class Session:
             number=self._rounds_before + self._number,
             seconds=time.perf_counter() - started,
             bytes_sent_per_site=self._channel.bytes_since(before),
-            n_sites=self._summed,
+            n_sites=self._n_in_last_sum,
             n_cohort=len(self._plan.cohort),
             left=tuple(self._dropouts.all[reported:]),
         )
@@ -236,10 +240,10 @@ class Session:
             self._progress(report)
         return values
 
-    def _taken_up(self, question: Question, content: bytes) -> FloatVector | None:
+    def _replayed_from_journal(self, question: Question, content: bytes) -> FloatVector | None:
         """The sum of a round that ended before a restart; None where the journal ends."""
         while (ended := self._resumed.next_ended()) is not None:
-            self._present = self._covered = ended.present
+            self._present = self._asked = ended.present
             if isinstance(ended, log.GivenUp):
                 self._number, self._previous = ended.number, b""
                 if ended.known:
@@ -248,23 +252,24 @@ class Session:
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
-            self._number, self._summed = ended.report.number, ended.report.n_sites
+            self._number, self._n_in_last_sum = ended.report.number, ended.report.n_sites
             opened = zlib.decompress(ended.opened) if ended.opened else b""
-            self._go_on(question, ended.opened, opened)
-            before = self._dropouts.all
-            before += [left for left in ended.report.left if left not in before]
+            self._told = self._earlier(question)
+            self._go_on(ended.opened, opened)
+            gone = self._dropouts.all
+            gone += [left for left in ended.report.left if left not in gone]
             self._reports.append(ended.report)
-            self._before.update(ended.report.bytes_sent_per_site)
+            self._bytes_before_restart.update(ended.report.bytes_sent_per_site)
             return ended.array
         return None
 
-    def _go_on(self, question: Question, packed: bytes, content: bytes) -> None:
+    def _go_on(self, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self._sums = digest(b"sums", self._sums, recalled(self._known(question), content))
+        self._sums = digest(b"sums", self._sums, recalled(self._told, content))
         self._previous = packed
 
-    def _known(self, question: Question) -> tuple[bytes, ...]:
-        return self._answers.told(question, self._covered) if question.opens_bits else ()
+    def _earlier(self, question: Question) -> tuple[bytes, ...]:
+        return self._answers.told(question, self._asked) if question.opens_bits else ()
 
     @cached_property
     def _answers(self) -> Answers:
@@ -289,35 +294,35 @@ class Session:
         for position, reason in replies.failures.items():
             self._dropouts.record(position, self._number, "finish", reason, in_sum=True)
         self._dropouts.require(tuple(replies.bodies), self._number, "finish")
-        self._result = agreed_result(replies.bodies, self._name)
-        return {self._name(position): closed for position, closed in replies.bodies.items()}
+        self._result = agreed_result(replies.bodies, self._plan.names)
+        return {self._plan.names[site]: closed for site, closed in replies.bodies.items()}
 
     def _attempt(self, question: Question, content: bytes) -> Aggregate | None:
         """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
         self._dropouts.require(self._present, self._number, "share")
-        self._covered = self._present
-        known = self._known(question)
-        ask = Ask(self._number, self._present, self._step, content, self._previous, known)
+        self._asked = self._present
+        self._told = self._earlier(question)
+        ask = Ask(self._number, self._present, self._step, content, self._previous, self._told)
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None
         opening, before = self._resumed.opening, self._channel.bytes_received
         if secure is not None and opening is not None and opening.number == self._number:
-            self._summed, self._cut_short = len(ask.participants), False
-            self._before.update(opening.received)
+            self._n_in_last_sum, self._maybe_cut_short = len(ask.participants), False
+            self._bytes_before_restart.update(opening.received)
             with self.attributed():
                 return secure.opened(opening.requests)
         shares = self._shares(ask, declared, secure)
         # a round of secure tests that a crash may have cut short is begun anew
-        begun_anew, self._cut_short = self._cut_short and secure is not None, False
+        begun_anew, self._maybe_cut_short = self._maybe_cut_short and secure is not None, False
         if len(shares) < len(self._present) or begun_anew:
             self._give_up(tuple(sorted(shares)))
             return None
         with self.attributed():
             if secure is None:
                 total = self._total(declared, shares)
-            elif learnt := secure.learn(shares, self._answers, self._present):
+            elif learnt := secure.learn(shares, self._answers):
                 self._give_up(self._present, learnt)
                 return None
             elif secure.recall.rest is None:
@@ -326,20 +331,19 @@ class Session:
                 requests = secure.found(shares)
                 self._write(log.Opening(self._number, requests, self._channel.bytes_since(before)))
                 total = secure.opened(requests)
-        self._summed = len(shares)
+        self._n_in_last_sum = len(shares)
         return total
 
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
         """The sum over the sites asked; those that leave now are in it."""
         about, names = (self._channel, self._protection, declared, self._graph), self._plan.names
         opening = Opening(*about, names, self._number, self._dropouts)
-        total = opening.total(shares)
-        self._present = opening.present
+        total, self._present = opening.total(shares), opening.present
         return total
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
         recall = Recall.of(question, self._context, ask.known, ask.participants)
-        about = self._channel, self._plan, bound_to, self._context, recall
+        about = self._channel, bound_to, self._context, recall
         return SecureRound.begun(*about, ask, self._sums, self._party)
 
     def _shares(
@@ -351,7 +355,7 @@ class Session:
         for position, share in list(replies.bodies.items()):
             if share.digest != declared.digest:
                 raise InconsistentQuestionError(
-                    "it answered another question", site=self._name(position)
+                    "it answered another question", site=self._plan.names[position]
                 )
             try:
                 if secure is not None:
@@ -383,16 +387,13 @@ class Session:
         replies = self._channel.exchange(operation, bodies, kind)
         for position, reason in replies.failures.items():
             raise SiteUnreachableError(
-                f"it did not answer the {operation} ({reason})", site=self._name(position)
+                f"it did not answer the {operation} ({reason})", site=self._plan.names[position]
             )
         return list(replies.bodies.values()), tuple(replies.envelopes.values())
 
     @cached_property
     def _protection(self) -> CoordinatorAggregation:
         return protection_kind(self._plan.protection).coordinator()
-
-    def _name(self, position: int) -> str:
-        return self._plan.cohort[position].name
 
     def _write(self, entry: log.Entry) -> None:
         if self._journal is not None:

@@ -19,11 +19,7 @@ from cipherdag.questions.ci_tests import CITestSpec, tests_of
 from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, mean_of, segments, unpack_blocks
 from cipherdag.questions.question import Question
-from cipherdag.questions.weighted_evidence import (
-    MAX_ROWS_LIMIT,
-    WeightedEvidence,
-    check_triplets,
-)
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT, WeightedEvidence, check_triplets
 
 Combination = Literal["fisher", "weighted_p"]
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
@@ -141,11 +137,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         reliability = Encoding(
             total, self.rows_per_cell, sums(Quantity.RELIABILITY), resolution_bits=RELIABILITY_BITS
         )
-        return (
-            logs,
-            Encoding(total, 1.0, sums(Quantity.SITES)),
-            reliability,
-        )
+        return (logs, Encoding(total, 1.0, sums(Quantity.SITES)), reliability)
 
     def rows(self) -> list[PositionRows]:
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.disclosure import Quantity, bits, sums
+from cipherdag.questions.disclosure import Quantity, of_any, sums
 from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.pooled_data import (
     OnScales,
@@ -56,7 +56,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     """
 
     discloses = (
-        *bits(Quantity.LEFT_OUT),
+        *of_any(Quantity.LEFT_OUT),
         *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS),
     )
     countable = True
@@ -73,7 +73,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
             Encoding(1, float(self.max_rows), sums(Quantity.ROWS)),
             moment_encoding(numbers, self.max_rows, sums(Quantity.SUMS)),
             moment_encoding(numbers, self.max_rows, sums(Quantity.SUMS), signed=False),
-            Encoding(1 + 3 * p, 1.0, bits(Quantity.LEFT_OUT), comparison=True),
+            Encoding(1 + 3 * p, 1.0, of_any(Quantity.LEFT_OUT), comparison=True),
             Encoding(p, float(self.max_rows), sums(Quantity.VALUES)),
         )
 
@@ -96,7 +96,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         marks: Packed 64-bit floats, ascending, equally many for every continuous column.
     """
 
-    discloses = (*bits(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
+    discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
     countable = True
 
     marks: bytes
@@ -133,7 +133,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         """Counts, and one comparison of every column."""
         return (
             Encoding(int(self.widths().sum()), float(self.max_rows), sums(Quantity.COUNTS)),
-            Encoding(len(self.categories), 1.0, bits(Quantity.LEFT_OUT), comparison=True),
+            Encoding(len(self.categories), 1.0, of_any(Quantity.LEFT_OUT), comparison=True),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:

@@ -28,7 +28,7 @@ class Quantity(StrEnum):
     FEW_VALUES = "which numbers have few values"
     LOCATIONS = "about where numbers lie, and how widely they spread"
     LABELS = "which columns are labels"
-    SITES = "how many sites have rows for each part"
+    SITES = "how many sites have enough rows for each part"
     RESAMPLED = "the same of rows that each site drew anew"
     CHANGED = "the same of rows that each site changed at random"
     FOLDS = "the same without a fifth of the rows, and so of that fifth"
@@ -51,6 +51,7 @@ class Quantity(StrEnum):
     SCORES = "scores of tests and their variances, from which small counts may follow"
     SITE_SCORES = "normal scores of tests at single sites"
     TEST_ROWS = "rows of each test"
+    COMPARED_ROWS = "rows of each column that is compared, by strata if others are given"
     LOG_P_VALUES = "logarithms of p-values, from which small counts may follow"
     P_VALUES = "p-values times rows, from which small counts may follow"
     STRENGTHS = "strengths of dependence times rows"
@@ -74,7 +75,7 @@ class Quantity(StrEnum):
     LEFT_OUT = "whether any site leaves out, or draws in, rows or values"
     EVENTS = "where no site restricts small counts, events and rows at risk in each bin of time"
     CELL_SIZE = "its min_cell_size"
-    GROUP_COUNTS = "in whole min_cell_sizes, rows, and events and other ends up to each edge"
+    GROUP_COUNTS = "rows of groups, and events and other ends up to each edge"
     NEGATIVE = "whether any time is below 0"
     LOG_RANK = "events of each group, those expected, and their covariances"
     EXCESS = "by how much events of groups exceed those expected, and their covariances"
@@ -96,9 +97,11 @@ class Precision(StrEnum):
     """How exactly a quantity is opened."""
 
     BIT = "one bit each"
+    UNITS = "counts in whole min_cell_sizes"
     EXACT = "exact sums"
     ROUNDED = "rounded sums"
     NOISY = "sums with noise"
+    COARSE = "sums, coarser of sites that restrict small counts,"
     AGAIN = "once more"
 
 
@@ -106,6 +109,7 @@ class Whose(StrEnum):
     """Whose a quantity is."""
 
     ALL = "over all sites"
+    ANY = "of any site, not whose"
     ONE = "the largest of any site, not whose"
 
 
@@ -113,7 +117,7 @@ class Audience(StrEnum):
     """Who learns it."""
 
     EVERYBODY = ""
-    COORDINATOR = "to the coordinator alone"
+    COORDINATOR = "to the coordinator, as to the sites"
 
 
 class Disclosure(msgspec.Struct, frozen=True, order=True):
@@ -129,7 +133,13 @@ class Disclosure(msgspec.Struct, frozen=True, order=True):
         """How exactly it is disclosed, of whom and to whom, in words."""
         if self.audience == Audience.COORDINATOR:
             return self.audience
-        return f"{self.precision} {self.whose}" if self.whose == Whose.ALL else self.whose
+        return self.whose if self.whose == Whose.ONE else f"{self.precision} {self.whose}"
+
+    @property
+    def sealed(self) -> bool:
+        """Whether answers leave in sealed parts, from which it is computed."""
+        by_bits = self.precision in (Precision.BIT, Precision.UNITS)
+        return by_bits and self.whose == Whose.ALL
 
 
 def _each(
@@ -139,10 +149,12 @@ def _each(
 
 
 bits, sums = partial(_each, Precision.BIT), partial(_each, Precision.EXACT)
+in_units = partial(_each, Precision.UNITS)
 rounded, noisy = partial(_each, Precision.ROUNDED), partial(_each, Precision.NOISY)
-once_more = partial(_each, Precision.AGAIN)
+once_more, coarse = partial(_each, Precision.AGAIN), partial(_each, Precision.COARSE)
 of_one = partial(_each, Precision.ROUNDED, whose=Whose.ONE)
-"""Disclosures of some quantities, of all sites or, found by comparisons, of one."""
+of_any = partial(_each, Precision.BIT, whose=Whose.ANY)
+"""Disclosures of some quantities, of all sites or, found by comparisons, of one or any."""
 
 
 def joined(*disclosures: Iterable[Disclosure]) -> tuple[Disclosure, ...]:

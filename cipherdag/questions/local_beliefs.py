@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.disclosure import Quantity, sums
+from cipherdag.questions.disclosure import Quantity, coarse, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
@@ -102,8 +102,9 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
         max_rows: Declared bound of a site's rows.
     """
 
-    discloses = sums(
-        Quantity.BELIEFS, Quantity.WEIGHTS, Quantity.BELIEVERS, Quantity.ROWS, Quantity.SITES
+    discloses = (
+        *sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.ROWS, Quantity.SITES),
+        *coarse(Quantity.WEIGHTS),
     )
 
     n_variables: int
@@ -214,8 +215,9 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
         """
         bound = 1.0 if self.reference == "paper" else LOGIT_BOUND
         weight, bits = 1.0, WEIGHT_BITS
-        weighed = Quantity.ROWS if self.aggregation == "naive" else Quantity.WEIGHTS
-        if self.aggregation == "naive" and self.reference == "paper":
+        naive = self.aggregation == "naive"
+        weighed = sums(Quantity.ROWS) if naive else coarse(Quantity.WEIGHTS)
+        if naive and self.reference == "paper":
             weight, bits = float(self.max_rows), COUNT_BITS
         elif self.aggregation == "proximity":
             bits += math.ceil(-math.log2(self._smallest_weight))
@@ -227,7 +229,7 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
                 resolution_bits=bits,
                 signed=self.reference == "code",
             ),
-            Encoding(self.n_weights, weight, sums(weighed), resolution_bits=bits),
+            Encoding(self.n_weights, weight, weighed, resolution_bits=bits),
             Encoding(self.n_pairs, 1.0, sums(Quantity.BELIEVERS)),
             Encoding(1, 1.0, sums(Quantity.SITES)),
         )

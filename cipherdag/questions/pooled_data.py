@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.disclosure import Quantity, bits, rounded, sums
+from cipherdag.questions.disclosure import Quantity, coarse, of_any, rounded, sums
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
     Encoding,
@@ -63,7 +63,7 @@ class Columns(Question, frozen=True, tag="columns"):
     """
 
     discloses = (
-        *bits(*_FLAGS, Quantity.ORDERED, Quantity.FEW_VALUES),
+        *of_any(*_FLAGS, Quantity.ORDERED, Quantity.FEW_VALUES),
         *sums(Quantity.ROWS, Quantity.CATEGORIES, Quantity.SITES),
         *rounded(Quantity.LOCATIONS),
     )
@@ -106,7 +106,7 @@ class Columns(Question, frozen=True, tag="columns"):
             spread,
             having,
             Encoding(
-                p + 1 + p * (self.order + self.few), 1.0, bits(*_FLAGS, *more), comparison=True
+                p + 1 + p * (self.order + self.few), 1.0, of_any(*_FLAGS, *more), comparison=True
             ),
         )
 
@@ -241,7 +241,7 @@ class SmallCells(VariableSets, frozen=True, tag="small-cells"):
     site's ``min_cell_size``.
     """
 
-    discloses = bits(Quantity.SMALL_COUNTS)
+    discloses = of_any(Quantity.SMALL_COUNTS)
     resamplable = True
 
     @property
@@ -319,7 +319,10 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
             deviation, so that the squares add up to the rows; empty for none.
     """
 
-    discloses = sums(Quantity.ROWS, Quantity.MOMENTS, Quantity.WITHIN, Quantity.VARIANCES)
+    discloses = (
+        *sums(Quantity.ROWS, Quantity.MOMENTS),
+        *coarse(Quantity.WITHIN, Quantity.VARIANCES),
+    )
     resamplable = True
 
     n_variables: int
@@ -360,12 +363,12 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     def encodings(self) -> tuple[Encoding, ...]:
         """Rows, sums, products; a grid on which 256 sites' sums still fit every protection."""
         columns = len(self.variables) // 8
-        opened = sums(Quantity.WITHIN if self.centred else Quantity.MOMENTS)
+        opened = coarse(Quantity.WITHIN) if self.centred else sums(Quantity.MOMENTS)
         products = moment_encoding(columns + columns * (columns + 1) // 2, self.max_rows, opened)
         logarithms = Encoding(
             columns * self.centred,
             float(self.max_rows) * LARGEST_SPREAD,
-            sums(Quantity.VARIANCES),
+            coarse(Quantity.VARIANCES),
             resolution_bits=SPREAD_BITS,
             signed=True,
         )

@@ -52,7 +52,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     indivisible: ClassVar[bool] = False
     """Whether no part is opened where some part is not."""
     opens_without_parts: ClassVar[bool] = False
-    """Whether its sums are opened even where no part has enough contributors."""
+    """Whether its sums are disclosed even where no part has enough contributors."""
     keeps_count: ClassVar[bool] = False
     """Whether contributors that were counted once stay counted for the questions that follow."""
 
@@ -137,7 +137,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def opens_bits(self) -> bool:
-        """Whether verdicts on its sums are opened, and the sums are not."""
+        """Whether verdicts on its sums are disclosed, and the sums are not."""
         return False
 
     @property
@@ -152,7 +152,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ParameterError: It opens sums.
         """
         del n_sites
-        raise ParameterError("sums are opened, and verdicts found, but not in one round")
+        raise ParameterError("sums and bits are disclosed, but not in one round")
 
     @property
     def n_parts(self) -> int:

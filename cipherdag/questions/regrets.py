@@ -21,7 +21,7 @@ import numpy as np
 
 from cipherdag.arrays import IndexArray
 from cipherdag.graphs.dags import Dag, Family
-from cipherdag.questions.disclosure import Disclosure, Quantity, of_one, sums
+from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, of_one
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, unpack_integers
 from cipherdag.questions.question import Question
 
@@ -144,7 +144,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
     """Asks for the site's regret of each family, to be summed over sites; attributes as above."""
 
-    discloses = sums(Quantity.REGRETS)
+    discloses = coarse(Quantity.REGRETS)
 
     grid_bits: int
 

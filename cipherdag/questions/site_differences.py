@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.disclosure import Quantity, bits, noisy, sums
+from cipherdag.questions.disclosure import Quantity, noisy, of_any, sums
 from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, position_sets
 from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
 from cipherdag.questions.question import Question
@@ -53,8 +53,8 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
     """
 
     discloses = (
-        *bits(Quantity.CODES),
-        *sums(Quantity.SITES, Quantity.TEST_ROWS),
+        *of_any(Quantity.CODES),
+        *sums(Quantity.SITES, Quantity.COMPARED_ROWS),
         *noisy(Quantity.SHARES),
     )
     countable = True
@@ -128,9 +128,9 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         return (
             share,
             share,
-            Encoding(len(widths), 1.0, bits(Quantity.CODES), comparison=True),
+            Encoding(len(widths), 1.0, of_any(Quantity.CODES), comparison=True),
             Encoding(len(widths), 1.0, sums(Quantity.SITES)),
-            Encoding(len(widths), most, sums(Quantity.TEST_ROWS)),
+            Encoding(len(widths), most, sums(Quantity.COMPARED_ROWS)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:

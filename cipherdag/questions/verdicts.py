@@ -75,9 +75,9 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
 
     Attributes:
         question: The votes; a site that does not abstain counts as able.
-        needed: Least votes that keep an edge, by how many sites can test it: 0, 1, ..., N; 0 where
-            it stands anyway. Where sites abstain these are more votes than a share of the able
-            sites, and an edge that no site can test stands.
+        needed: Entry k is the least number of votes that keeps an edge that k sites can test, for
+            k = 0, 1, ..., N; 0 means that it stands anyway. Where sites may abstain, entry k is
+            the least number above one share of k, and entry 0 is 0.
     """
 
     discloses = bits(Quantity.EDGE_FALLS)
@@ -140,9 +140,9 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
 class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
     """Asks for the decisions of combined tests; their statistics stay closed.
 
-    ``weighted_p``: B bits, independent: the sum of n (p - alpha) is above 0. With ``both`` a bit
-    more for every marginal test, dependent: it is below 0. Neither holds where no site has a
-    test.
+    ``weighted_p`` opens one bit per test, B in all; 1 says independent, as the sum of n (p - alpha)
+    is above 0. With ``both`` every marginal test has another bit; 1 says dependent, as the sum is
+    below 0. Both are 0 where no site has a test.
 
     ``fisher``: B bits, beyond: -2 ln p, summed over the k sites that have a test, against the
     critical value of a chi-square of 2 k degrees of freedom; and B more: k is above 0. Critical

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.graphs.relations import Relation
 from cipherdag.protocol.progress import DropOut, LedgerHead, RoundReport
-from cipherdag.questions.disclosure import Audience, joined, sentences
+from cipherdag.questions.disclosure import Audience, Disclosure, joined, sentences
 from cipherdag.results.folder import SavedFiles
 from cipherdag.results.sentences import disclosed_by, phrase
 from cipherdag.sites.record.ledger import read_releases
@@ -79,21 +80,28 @@ class RunAccount:
         import pandas as pd
 
         return pd.DataFrame(
-            msgspec.structs.asdict(record) | {"meaning": phrase(record.kind)}
+            msgspec.structs.asdict(record) | {"meaning": phrase(record.kind, self.declared)}
             for lines in self.ledgers.values()
             for record in read_releases(lines)
         )
 
     @property
     def disclosures(self) -> tuple[str, ...]:
-        """The sentences on what this run disclosed: of what was declared what was asked for."""
-        asked = joined(*(disclosed_by(report.kind) for report in self.rounds))
-        if self._algorithm is None:
-            return sentences(asked)
-        declared = self._algorithm.disclosures()
-        aside = [each for each in declared if each.audience == Audience.COORDINATOR]
+        """The sentences on what this run disclosed."""
+        return sentences(self.opened)
+
+    @property
+    def opened(self) -> tuple[Disclosure, ...]:
+        """What this run disclosed: of what was declared what was asked for."""
+        asked = (disclosed_by(report.kind, self.declared) for report in self.rounds)
+        aside = [each for each in self.declared if each.audience == Audience.COORDINATOR]
         # an earlier revision called its questions otherwise
-        return sentences([each for each in declared if each in asked] + aside or declared)
+        return joined(*asked, aside) or joined(self.declared)
+
+    @cached_property
+    def declared(self) -> frozenset[Disclosure]:
+        """What its algorithm declared; nothing is known of one that is not installed here."""
+        return frozenset(self._algorithm.disclosures() if self._algorithm else ())
 
     @property
     def _algorithm(self) -> Algorithm[Any, Any] | None:

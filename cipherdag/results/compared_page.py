@@ -56,20 +56,14 @@ def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> st
     )
 
 
-def _union(
-    here: AnyGraph,
-    there: AnyGraph,
-    differences: list[Difference],
-) -> AnyGraph:
+def _union(here: AnyGraph, there: AnyGraph, differences: list[Difference]) -> AnyGraph:
     """Every pair that either joins, with the first one's mark where it has one."""
     edges = [canonical(first, second, one or two) for first, second, one, two, _ in differences]
     return here.with_edges(dict.fromkeys([*here.nodes, *there.nodes]), edges)
 
 
 def _rows(
-    graph: AnyGraph,
-    differences: list[Difference],
-    runs: tuple[GraphRun, GraphRun],
+    graph: AnyGraph, differences: list[Difference], runs: tuple[GraphRun, GraphRun]
 ) -> list[ComparedRow]:
     by_pair = {frozenset(row[:2]): row for row in differences}
     said = [_said(run) for run in runs]

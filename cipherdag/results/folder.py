@@ -16,12 +16,9 @@ from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writin
 from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import make_folder, write_whole
 from cipherdag.protocol.progress import LedgerHead
-from cipherdag.sites.record.ledger import (
-    Release,
-    ledger_lines,
-    read_releases,
-    verify_ledger,
-)
+from cipherdag.questions.disclosure import Disclosure
+from cipherdag.sites.policy.parameter_rules import declared
+from cipherdag.sites.record.ledger import Release, ledger_lines, read_releases, verify_ledger
 
 REPORT_FILE = "result.json"
 ALWAYS = ("report.html", "run.toml", "schema.toml", "releases", "edges.csv", "graph.svg")
@@ -147,6 +144,12 @@ def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
         OutputError: The folder holds no ledger.
     """
     return {name: read_releases(lines) for name, lines in _some_ledgers(folder).items()}
+
+
+def declared_in(folder: Path) -> frozenset[Disclosure]:
+    """What the run of a result folder declared, as far as its `result.json` is there to say."""
+    report = _parsed(folder / REPORT_FILE, from_json) if (folder / REPORT_FILE).exists() else {}
+    return declared(str(report.get("algorithm")), report.get("parameters", {}))
 
 
 def verify_folder(folder: Path) -> dict[str, LedgerHead]:

@@ -15,13 +15,7 @@ import msgspec
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.errors import OutputError, ParameterError
-from cipherdag.findings.finding import (
-    Accuracy,
-    DataDictionary,
-    Finding,
-    Report,
-    shortened,
-)
+from cipherdag.findings.finding import Accuracy, DataDictionary, Finding, Report, shortened
 from cipherdag.findings.graph_finding import Graph_co, GraphFinding
 from cipherdag.findings.panels import Panel
 from cipherdag.graphs.graph import CausalGraph

@@ -14,8 +14,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
-from cipherdag.questions.question import tag_of
-from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.disclosure import Whose
 from cipherdag.results.account import RunAccount
 from cipherdag.results.sentences import CLOSED, EACH, CountedReleases, dropout_line, release_blocks
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
@@ -47,6 +46,7 @@ class SiteRow:
         left_in: Round in which it left the run; 0 if it stayed.
         records: Records of its ledger, as it reported on closing.
         checked: What the check of its ledger found; empty where the ledger stays at the site.
+        leaving: What left it: the records of its ledger, or as the coordinator counted them.
     """
 
     name: str
@@ -84,7 +84,7 @@ def run_page(
         written=written.isoformat() if written else "",
         sites=sites,
         each=EACH,
-        released=release_blocks({site.name: site.leaving for site in sites}),
+        released=release_blocks({site.name: site.leaving for site in sites}, run.declared),
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
         protection=protection_kind(run.protection),
@@ -110,13 +110,12 @@ def _disclosure(run: RunAccount) -> str:
     sums = [report.number for report in run.rounds if not _opens_bits(report)]
     if not bits:
         return of_sums
-    able = any(tag_of(RaoBits) in report.kind.split("+") for report in run.rounds)
-    second = "For some tests a second bit says whether the test can be done. " if able else ""
-    rest = f" {_in_rounds(sums)} sums over all sites were opened. {of_sums}" if sums else ""
+    rest = f" {_in_rounds(sums)} sums over all sites were disclosed. {of_sums}" if sums else ""
     return (
-        f"{_in_rounds(bits)} bits were opened, and no sum. Answers left in parts that look random, "
-        "each encrypted for another site, and the sites computed the bits from these parts. "
-        f"{second}A bit may rest on one site's rows, where only that site can do the test.{rest}"
+        f"{_in_rounds(bits)} bits were disclosed, and no sum. Answers left in parts that look "
+        "random, each encrypted for another site; the sites computed the bits from these parts. "
+        "What bits say is listed below. A bit may rest on one site's rows, where only that site "
+        f"can do the test.{rest}"
     )
 
 
@@ -202,10 +201,12 @@ def limit_sentences(
         yield dropout_line(dropout)
     if len(run.sites) < FEWEST_SITES:
         yield "With fewer than three sites, a site can take its part off a sum."
+    if own := [each.quantity for each in run.opened if each.whose == Whose.ONE]:
+        yield f"These numbers are a single site's: {'; '.join(own)}."
     if finding.opens_bits:
         yield (
             "A bit is not protected: whether each test says dependent over all sites together is "
-            "open. Two of the parties that compute the bits could open the sums together"
+            "open. Two of the parties that compute the bits could recover the sums together"
             f"{THIRD_SITE if len(run.sites) == FEWEST_SITES else ''}."
         )
         return

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
-from cipherdag.questions.disclosure import Disclosure, joined, sentences
+from cipherdag.questions.disclosure import Disclosure, Whose, joined, sentences
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import KINDS_ALONE, Resampled, question_kinds, tag_of
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.policy.plan_account import printable
-from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, answers
-
-if TYPE_CHECKING:
-    from cipherdag.sites.record.ledger import Release
-
+from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, Release, answers
 
 PHRASES = {kind.name: kind.phrase for kind in RELEASE_KINDS.values()}
 DISCLOSED = {
@@ -30,13 +25,18 @@ DISCLOSED = {
     KINDS_ALONE: Columns(n_variables=1, order=True, few=True, marks=False).disclosures,
 }
 """By kind of question, as ledgers call it, what it discloses at most."""
-CLOSED = {tag for tag, kind in question_kinds().items() if issubclass(kind, Verdicts)}
+CLOSED = {tag for tag, said in DISCLOSED.items() if any(each.sealed for each in said)}
 """Kinds of shares whose sums are never opened."""
 EACH = "each of {} sites; sizes from the smallest to the largest"
 COUNTS_FIRST = "; of some or all of this only whether it has rows"
 """Where sites that contribute are counted before anything is opened."""
 SOME_ADD_NOTHING = "; a site without enough rows for a part adds nothing to it"
 """Where a part is opened once enough sites have it, be they all or not."""
+Opened = Collection[Disclosure]
+"""What is known of what a run declared; nothing where empty."""
+Declared = Callable[[str], Opened]
+"""The same of a session."""
+NOT_KNOWN: Declared = lambda _: ()  # noqa: E731
 STEPS = {
     "share": "before it sent its share",
     "unmask": "before it released its mask",
@@ -63,18 +63,24 @@ class CountedReleases:
     round: int
 
 
-def disclosed_by(kinds: str) -> tuple[Disclosure, ...]:
-    """What releases of these kinds disclose at most; nothing that is known of other kinds."""
+AnyRelease = Release | CountedReleases
+Releases = Mapping[str, Sequence[AnyRelease]]
+"""By site."""
+
+
+def disclosed_by(kinds: str, declared: Opened = ()) -> tuple[Disclosure, ...]:
+    """What releases of these kinds disclose at most, of what their run declared."""
     named = {*kinds.split("+")}
     opened = named & {*CLOSED, tag_of(Resampled)} if named & CLOSED else named
-    return joined(*(DISCLOSED.get(kind, ()) for kind in opened))
+    most = joined(*(DISCLOSED.get(kind, ()) for kind in opened))
+    return tuple(each for each in most if each in declared) or most
 
 
-def phrase(kinds: str) -> str:
+def phrase(kinds: str, declared: Opened = ()) -> str:
     """The phrase for a release of these kinds; an unknown kind is its own phrase."""
     if named := [PHRASES[kind] for kind in kinds.split("+") if kind in PHRASES]:
         return "; ".join(named)
-    said = " ".join(sentences(disclosed_by(kinds))).rstrip(".")
+    said = " ".join(sentences(disclosed_by(kinds, declared))).rstrip(".")
     return f"at most {said[0].lower()}{said[1:]}" if said else kinds
 
 
@@ -114,10 +120,10 @@ class ReleaseBlock:
     more: bool
 
 
-def release_lines(releases: Mapping[str, Sequence[Release | CountedReleases]]) -> list[str]:
+def release_lines(releases: Releases, declared: Opened = ()) -> list[str]:
     """The releases of each site in sentences that a data-protection officer reads."""
     lines = []
-    for block in release_blocks(releases):
+    for block in release_blocks(releases, declared):
         names = first_of([f"'{printable(site)}'" for site in block.sites])
         count = len(block.sites)
         each = f" ({EACH.format(count)})" if count > 1 else ""
@@ -126,9 +132,7 @@ def release_lines(releases: Mapping[str, Sequence[Release | CountedReleases]]) -
     return lines
 
 
-def release_blocks(
-    releases: Mapping[str, Sequence[Release | CountedReleases]],
-) -> list[ReleaseBlock]:
+def release_blocks(releases: Releases, declared: Opened = ()) -> list[ReleaseBlock]:
     """What left every site, with the least and the most bytes; then what left some."""
     sent = {site: dict(_summed(records)) for site, records in releases.items()}
     first = next(iter(sent.values()), {})
@@ -143,17 +147,17 @@ def release_blocks(
     return [
         ReleaseBlock(
             tuple(sites),
-            tuple(kind.sentence([sent[s][kind] for s in sites]) for kind in kinds),
+            tuple(kind.sentence([sent[s][kind] for s in sites], declared) for kind in kinds),
             more,
         )
         for kinds, sites, more in blocks
     ]
 
 
-def site_sentences(records: Iterable[Release | CountedReleases]) -> Iterable[str]:
+def site_sentences(records: Iterable[AnyRelease], declared: Opened = ()) -> Iterable[str]:
     """The releases of one site in one run, one or two sentences per kind, protection and cohort."""
     for kind, sent in _summed(records):
-        yield kind.sentence([sent])
+        yield kind.sentence([sent], declared)
 
 
 class _Kind(NamedTuple):
@@ -165,14 +169,24 @@ class _Kind(NamedTuple):
     sites: int
     values: int
 
-    def sentence(self, sent: Sequence[int]) -> str:
+    def sentence(self, sent: Sequence[int], declared: Opened) -> str:
+        """Say when they left, what they are, and who sees what of them."""
+        return f"{self.rounds}: {self.said(sent, declared)}"
+
+    def said(self, sent: Sequence[int], declared: Opened) -> str:
         """Say what they are, and who sees what of them; they took so many bytes at each site."""
-        return f"{self.rounds}: {_release_phrase(*self[1:], sent)}"
+        took = " to ".join(size(each) for each in sorted({min(sent), max(sent)}))
+        if self.values and not self.kind.startswith("schema-digest"):
+            bits = CLOSED & set(self.kind.split("+"))
+            unit = "bits of all sites together" if bits else "values"
+            took = f"{self.values:,} {unit}, {took}"
+        seen = _seen(self.kind, self.protection, self.sites)
+        return f"{phrase(self.kind, declared)} ({took}).{seen}"
 
 
-def _summed(records: Iterable[Release | CountedReleases]) -> Iterator[tuple[_Kind, int]]:
+def _summed(records: Iterable[AnyRelease]) -> Iterator[tuple[_Kind, int]]:
     """What some releases are by kind, protection and cohort, and their bytes."""
-    grouped: dict[tuple[str, str, int], list[Release | CountedReleases]] = defaultdict(list)
+    grouped: dict[tuple[str, str, int], list[AnyRelease]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
     for key, group in grouped.items():
@@ -180,7 +194,7 @@ def _summed(records: Iterable[Release | CountedReleases]) -> Iterator[tuple[_Kin
         yield _Kind(_rounds(group), *key, values), sum(record.bytes for record in group)
 
 
-def _rounds(group: list[Release | CountedReleases]) -> str:
+def _rounds(group: Sequence[AnyRelease]) -> str:
     first, last = group[0].round, group[-1].round
     if group[0].kind == CLOSED_RUN:
         return "end"
@@ -189,56 +203,43 @@ def _rounds(group: list[Release | CountedReleases]) -> str:
     return f"round {first}" if first == last else f"rounds {first}-{last}"
 
 
-def _release_phrase(
-    kind: str, protection: str, sites: int, values: int, sent: Sequence[int]
-) -> str:
-    least, most = size(min(sent)), size(max(sent))
-    took = least if least == most else f"{least} to {most}"
-    if values and not kind.startswith("schema-digest"):
-        unit = "bits of all sites together" if CLOSED & set(kind.split("+")) else "values"
-        took = f"{values:,} {unit}, {took}"
-    return f"{phrase(kind)} ({took}).{_seen(kind, protection, sites)}"
-
-
 def _seen(kind: str, protection: str, sites: int) -> str:
     if not answers(kind):
         seen = RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
         return f" {seen}" if seen else ""
     protected, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
-        opened = f"Only bits over {sites} sites together are opened."
+        opened = f"Only bits over {sites} sites together are disclosed."
         return f" Split into parts that look random, each encrypted for another site. {opened}"
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
     fewer += COUNTS_FIRST if tag_of(ContributorCounts) in kinds else ""
-    only = f" only as a sum over {sites} sites{fewer}" if protected.protects else ""
-    return f" Sent {protected.left}, seen by the coordinator{only}."
+    if not protected.protects:
+        return f" Sent {protected.left}, seen by the coordinator."
+    if any(each.whose == Whose.ONE for each in disclosed_by(kind)):
+        of_any = f"of each comparison everybody sees whether any of {sites} sites exceeds it"
+        return f" Sent {protected.left}: {of_any}."
+    return f" Sent {protected.left}, seen by everybody only as a sum over {sites} sites{fewer}."
 
 
-def release_history(records: Iterable[Release]) -> list[str]:
+def release_history(records: Iterable[Release], declared: Declared = NOT_KNOWN) -> list[str]:
     """A site's ledger run by run and record by record, in sentences."""
     lines: list[str] = []
-    session = None
+    session, opened = None, ()
     for record in records:
         if record.session != session:
-            session = record.session
+            session, opened = record.session, declared(record.session)
             when = f"{record.time[:16].replace('T', ' ')} UTC"
             lines.append(f"Run {session[:8]}, {when}:" if session else f"Outside a run, {when}:")
-        lines.append(f"  {release_sentence(record)}")
-    return [_counted(line, len(list(same))) for line, same in groupby(lines)]
+        lines.append(f"  {release_sentence(record, opened)}")
+    counts = ((line, len(list(same))) for line, same in groupby(lines))
+    return [line if times == 1 else f"{line} ({times} times)" for line, times in counts]
 
 
-def _counted(line: str, times: int) -> str:
-    return line if times == 1 else f"{line} ({times} times)"
-
-
-def release_sentence(record: Release) -> str:
+def release_sentence(record: Release, declared: Opened) -> str:
     """The sentence on one record of a ledger: a release, or an event outside a run."""
     if not record.session:
         said = PHRASES.get(record.kind, record.kind)
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
-    algorithm = title_of(record.algorithm)
-    when = f"{_rounds([record]).capitalize()}, {algorithm}"
-    phrases = _release_phrase(
-        record.kind, record.protection, record.sites, record.values, [record.bytes]
-    )
-    return f"{when}: {phrases}"
+    kind = _Kind(_rounds([record]), record.kind, record.protection, record.sites, record.values)
+    when = f"{kind.rounds.capitalize()}, {title_of(record.algorithm)}"
+    return f"{when}: {kind.said([record.bytes], declared)}"

@@ -23,7 +23,7 @@ from cipherdag.sites.answers.column_answers import LEAST_STRATUM
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.descriptions.site_comparison import site_outliers
 from cipherdag.sites.record.ledger import CLOSED_RUN, Ledger, read_releases
-from cipherdag.sites.record.run_record import CheckedSum, RunRecord
+from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -61,7 +61,19 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     for step, opened_sum in enumerate(sums, start=2):
         if question is None:
             raise OutputError("the record holds more sums than the plan asks for")
-        rounds.append(_round(question, opened_sum, len(plan.cohort)))
+        rounds.append(
+            RoundReport(
+                number=opened_sum.number,
+                kind=question.kind,
+                label=question.label,
+                values=len(opened_sum.array),
+                seconds=0.0,
+                bytes_sent_per_site={},
+                n_sites=len(opened_sum.participants),
+                n_cohort=len(plan.cohort),
+                aggregate=sha256(opened_sum.values).hexdigest(),
+            )
+        )
         compared += _compared(question, opened_sum.array)
         question = program.replay.advance(step, opened_sum.array, len(opened_sum.participants))
     if question is not None or program.algorithm is None or not closed:
@@ -129,17 +141,3 @@ def _standing_out(
             columns=schema.variables,
         )
     ]
-
-
-def _round(question: Question, checked: CheckedSum, n_cohort: int) -> RoundReport:
-    return RoundReport(
-        number=checked.number,
-        kind=question.kind,
-        label=question.label,
-        values=len(checked.array),
-        seconds=0.0,
-        bytes_sent_per_site={},
-        n_sites=len(checked.participants),
-        n_cohort=n_cohort,
-        aggregate=sha256(checked.values).hexdigest(),
-    )

@@ -14,7 +14,7 @@ from site_logs import REASONS
 
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import CipherdagError, ForgedSumError, SiteNotReadyError, SiteUnreachableError
+from cipherdag.errors import CipherdagError, ForgedSumError, KeyAgreementError, SiteUnreachableError
 from cipherdag.privacy.wire import decode
 from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
@@ -25,6 +25,7 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget
 from cipherdag.sites.record.asked_bits import AskedLine
+from cipherdag.sites.session.handshake import SetUp
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))
 LIAR = NAMES[1]
@@ -32,18 +33,19 @@ ALGORITHM = FedPC(alpha=0.05)
 
 
 class Counting(LocalEngine):
-    """Counts what every site is sent; of a site named it lets nothing back of one step."""
+    """Counts what every site is sent; of the bits of one batch, if named, it lets nothing back."""
 
-    def __init__(self, handlers, *, silent=(), after="open"):
+    def __init__(self, handlers, *, stops_at=0):
         super().__init__(handlers)
-        self.sent, self.silent, self.after = Counter(), silent, after
+        self.sent, self.stops_at, self.opened = Counter(), stops_at, 0
 
     def call(self, operation, messages, *, timeout_s):
         self.sent[operation] += len(messages)
         replies = super().call(operation, messages, timeout_s=timeout_s)
         if operation == "secure":
             step = decode(read_envelope(next(iter(messages.values()))).body, Secure).verb
-            if step == self.after and self.silent:
+            self.opened += step == "open"
+            if step == "open" and self.opened == self.stops_at:
                 return {site: SiteFailure("lost") for site in replies}
         return replies
 
@@ -57,12 +59,17 @@ def clinics(tmp_path):
     hospitals.close()
 
 
-def run(hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None):
+def plan_of(hospitals, algorithm=ALGORITHM):
+    parameters = msgspec.to_builtins(algorithm)
+    return hospitals.plan(algorithm="fedpc", versions=computed_with(), parameters=parameters)
+
+
+def run(
+    hospitals, handlers, algorithm=ALGORITHM, *, engine=None, journal=None, rounds=None, plan=None
+):
     """The questions and bits of a plan's rounds, and the engine that carried them."""
     engine = engine or Counting(handlers)
-    parameters = msgspec.to_builtins(algorithm)
-    about = {"algorithm": "fedpc", "versions": computed_with(), "parameters": parameters}
-    plan = hospitals.plan(**about) if journal is None or journal.plan is None else journal.plan
+    plan = plan or (journal and journal.plan) or plan_of(hospitals, algorithm)
     session = hospitals.session(handlers, plan=plan, engine=engine, journal=journal)
     facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
     asking, sums, opened = algorithm.ask(facts), None, []
@@ -137,10 +144,10 @@ def test_a_liar_learns_nothing_by_plans_that_ask_again(clinics, monkeypatch, kep
     assert (turned == 0) == kept
 
 
-def stopped(hospitals, handlers):
-    """A run that its coordinator stops as soon as the holders have signed the first bits."""
+def stopped(hospitals, handlers, batch=1):
+    """A run that its coordinator stops as soon as the holders have signed the bits of a batch."""
     with pytest.raises(SiteUnreachableError, match="open"):
-        run(hospitals, handlers, engine=Counting(handlers, silent=True))
+        run(hospitals, handlers, engine=Counting(handlers, stops_at=batch))
 
 
 def test_bits_that_holders_signed_for_a_run_that_stopped_are_these(clinics, monkeypatch):
@@ -156,27 +163,92 @@ def test_bits_that_holders_signed_for_a_run_that_stopped_are_these(clinics, monk
     assert told == bits(run(clinics, handlers, rounds=2)[0])
 
 
-def test_a_holder_that_lost_its_record_is_named(clinics):
+def lines_of(hospitals, name):
+    return len(hospitals.folders[name].asked_path.read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("lied", [False, True])
+def test_a_bit_that_one_holder_alone_signed_is_found_again_once(clinics, monkeypatch, lied):
+    """It has to be the same: otherwise it stays with the holders, and nobody can try on."""
     handlers = clinics.handlers()
-    stopped(clinics, handlers)
-    lost = next(name for name in NAMES if clinics.folders[name].asked_path.exists())
+    stopped(clinics, handlers, batch=2)
+    lost = max(NAMES, key=lambda name: lines_of(clinics, name))
     clinics.forget([lost])
-    with pytest.raises(SiteNotReadyError, match=rf"{lost}.*the other holder signed before"):
-        run(clinics, handlers, rounds=2)
+    if lied:
+        lie(monkeypatch, clinics, SiteView.answer, 200)
+        with pytest.raises(ForgedSumError, match="not what a computing party signed before"):
+            run(clinics, handlers)
+        monkeypatch.undo()
+        with pytest.raises(ForgedSumError, match="two answers to one question"):
+            run(clinics, handlers)
+    else:
+        found = bits(run(clinics, handlers)[0])
+        again, engine = run(clinics, handlers)
+        assert engine.sent["secure"] == 0
+        clinics.forget()
+        assert found == bits(again) == bits(run(clinics, handlers)[0])
+
+
+def test_a_site_without_a_digest_of_its_rows_is_named(clinics, monkeypatch):
+    """With an empty one the bits of all sites would be found again in every run."""
+    true = SetUp.offer
+
+    def offer(self):
+        liar = self.plan.names[self.index] == LIAR
+        return msgspec.structs.replace(true(self), rows=b"") if liar else true(self)
+
+    monkeypatch.setattr(SetUp, "offer", offer)
+    with pytest.raises(KeyAgreementError, match=f"'{LIAR}' shows no digest of its rows"):
+        run(clinics, clinics.handlers())
+
+
+def changed(hospitals, name):
+    """One site's data from now on with its last row twice; returns how to change them back."""
+    path = hospitals.folders[name].path / "data.csv"
+    before = path.read_text("utf-8")
+    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    return lambda: path.write_text(before, "utf-8")
+
+
+def approved(hospitals, handlers):
+    """A plan that the sites approve one after the other, and what each was told of it."""
+    plan, told = plan_of(hospitals), {}
+    for name, folder in hospitals.folders.items():
+        if name == LIAR:
+            continue
+        with pytest.raises(CipherdagError, match="until a person of this site approves it"):
+            run(hospitals, handlers, plan=plan)
+        (asked,) = filter(folder.approvals().waits, folder.approvals().runs())
+        told[name] = asked.consider
+        folder.approvals().decide(asked.session, "approved", folder.identity())
+    return plan, told
 
 
 def test_other_rows_are_asked_anew_and_old_ones_are_not(clinics):
     handlers = clinics.handlers()
     first, _ = run(clinics, handlers)
-    path = clinics.folders[LIAR].path / "data.csv"
-    before = path.read_text("utf-8")
-    path.write_text(before + before.splitlines()[-1] + "\n", "utf-8")
+    change_back = changed(clinics, LIAR)
     _, engine = run(clinics, handlers)
     assert engine.sent["secure"] > 0
-    path.write_text(before, "utf-8")
-    again, engine = run(clinics, handlers)
+    change_back()
+    again, engine = run(clinics, handlers, plan=approved(clinics, handlers)[0])
     assert engine.sent["secure"] == 0
     assert bits(again) == bits(first)
+
+
+def test_changed_rows_are_named_to_a_person_before_the_next_run(clinics):
+    """Whoever changes its rows before every run asks everything anew, but not unseen."""
+    handlers = clinics.handlers()
+    run(clinics, handlers)
+    changed(clinics, LIAR)
+    run(clinics, handlers)
+    plan, told = approved(clinics, handlers)
+    assert {*told} == {*NAMES} - {LIAR}
+    assert all(f"the rows of '{LIAR}' changed" in each for each in told.values())
+    run(clinics, handlers, plan=plan)
+    changed(clinics, LIAR)
+    run(clinics, handlers)
+    assert approved(clinics, handlers)[1] == told
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -207,7 +279,7 @@ def test_a_line_of_other_rows_or_signed_by_nobody_is_refused(clinics, monkeypatc
     ):
         other = msgspec.structs.replace(entry, line=msgspec.structs.replace(entry.line, **change))
         clinics.folders[LIAR].asked_path.write_bytes(msgspec.json.encode(other) + b"\n")
-        with pytest.raises(ForgedSumError, match="both holders found|no holder"):
+        with pytest.raises(ForgedSumError, match="both computing parties found|no computing party"):
             run(clinics, handlers)
 
 

@@ -480,5 +480,5 @@ def test_a_site_that_was_shut_out_is_told_and_its_process_ends(attacked):
         with watched.process:
             wait_until(lambda: not watched.process.running)
     said = [own.what for own in watched.heard[1:]]
-    assert any("shut out" in what for what in said), said
+    assert any("revoked" in what for what in said), said
     assert watched.asked == []

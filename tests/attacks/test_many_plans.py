@@ -77,7 +77,7 @@ def carried_out(hospitals, handlers, algorithm, *, engine=None, rounds=None, **a
             question = asking.send(sums)
         except StopIteration:
             break
-        facts.present.n_sites = session._summed or len(plan.cohort)
+        facts.present.n_sites = session.n_summed or len(plan.cohort)
         sums = session.ask(question)
         opened.append(sums)
     session.finish()

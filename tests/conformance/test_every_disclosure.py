@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib
 import re
 import sys
@@ -21,7 +22,9 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedpc.algorithm import Voting
-from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
+from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm, program_digest
+from cipherdag.audit.ledger_page import ledger_page
+from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.questions.disclosure import (
     MOST_WORDS,
     Disclosure,
@@ -36,7 +39,9 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Question, question_kinds
 from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.results import sentences as ledger
+from cipherdag.sites.policy.plan_account import plan_lines, summary_lines
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import read_releases, verify_ledger
 from cipherdag.testing import Trial, opens_only_what_it_declares
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +103,90 @@ def test_every_variant_opens_only_what_it_declares(variant):
 
 def test_rounded_counts_open_only_what_is_declared():
     opens_only_what_it_declares(replayed("survival verdicts"))
+
+
+def named(text):
+    """The quantities of a text, of two the longer one where it holds the other."""
+    text, found = html.unescape(text), set()
+    for each in sorted(Quantity, key=len, reverse=True):
+        found |= {each} if each in text else set()
+        text = text.replace(each, "")
+    return found
+
+
+def approved(algorithm):
+    """What a person reads who decides on a plan, in the details and in the summary."""
+    plan = make_plan(
+        [Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3)],
+        algorithm=algorithm.name,
+        parameters=msgspec.to_builtins(algorithm),
+        program=program_digest(algorithm.name),
+        protection="masking",
+        purpose="Which drugs raise cholesterol?",
+        requester="Dr. Grey",
+        seed=0,
+    )
+    account = plan_lines(plan)
+    short = summary_lines(plan, account, n_variables=None, policy=Policy())
+    return "\n".join(account), "\n".join(short)
+
+
+SAID = {
+    "fedpc": (FedPC(), clinics(4)),
+    "fedboss": (FedBOSS(), clinics(4)),
+    "fedboss bits": (FedBOSS(reveal="bits"), clinics(4)),
+    "fedcmfs": (FedCMFS(k1=100, k2=100), clinics(4)),
+    "rfcd": (RFcd(), clinics(4)),
+    "effect": (Effect(treatment="2", outcome="3", adjust="1,4", refute=False), patients()),
+    **{
+        name: VARIANTS[name]
+        for name in ("votes max bits", "votes max sums", "fedboss of numbers", "pooled numbers")
+    },
+}
+
+
+@pytest.mark.parametrize("variant", SAID)
+def test_approval_register_and_report_name_what_is_released(variant):
+    algorithm, data = SAID[variant]
+    labels = tuple(clinics(4)["north"].columns[1:3]) if algorithm.name == "fedcmfs" else ()
+    trial = Trial(algorithm=algorithm, data=data, labels=labels)
+    asked = {each for question, _ in testing._heard(trial)[2] for each in question.disclosures}
+    result = trial.run()
+    lines = result.ledgers[result.sites[0]]
+    head = verify_ledger(lines)
+    register = ledger_page(read_releases(lines), head, lambda _: result.declared, pinned=False)
+    released = named(" ".join(result.releases["meaning"]))
+    aside = {each.quantity for each in result.declared} & {Quantity.LABELS}
+    assert {each.quantity for each in asked} <= released
+    assert released <= {each.quantity for each in result.declared}
+    assert released == named(register)
+    assert released | aside == named(result.page())
+    for said in approved(algorithm):
+        assert released <= named(said)
+    kinds = {kind for kinds in result.releases["kind"] for kind in kinds.split("+")}
+    sealed, of_one = bool(kinds & ledger.CLOSED), any(each.whose == Whose.ONE for each in asked)
+    assert ("Any two sites together could read the third" in register) is sealed
+    assert ("These numbers are a single site" in html.unescape(result.page())) is of_one
+    assert ("of each comparison everybody sees whether any of" in register) is of_one
+    for said in approved(algorithm):
+        assert said.count("Any two sites together could read the third") >= sealed
+        assert said.count("everybody also learns the largest number of any site") >= of_one
+
+
+@pytest.mark.parametrize("variant", [*SAID, *VARIANTS])
+def test_approval_says_who_sees_more_than_sums_of_all_sites(variant):
+    algorithm, _ = {**VARIANTS, **SAID}[variant]
+    declared = algorithm.disclosures()
+    for said in approved(algorithm):
+        sealed = any(each.sealed for each in declared)
+        of_one = any(each.whose == Whose.ONE for each in declared)
+        assert ("Any two sites together could read the third" in said) is sealed
+        assert ("everybody also learns the largest number of any site" in said) is of_one
+
+
+def test_the_table_of_the_front_page_has_every_quantity():
+    table = disclosed.leak_table().lower()
+    assert [each for each in Quantity if each.lower() not in table] == []
 
 
 @pytest.mark.parametrize("evidence", ["fisher", "weighted_p", "stratified"])
@@ -232,11 +321,13 @@ def test_bits_noise_and_one_site_s_numbers_are_no_exact_sums():
     said = sentences(
         [
             Disclosure(Quantity.DECISION, Precision.BIT),
+            Disclosure(Quantity.MISSING, Precision.BIT, Whose.ANY),
             Disclosure(Quantity.WORST_REGRET, Precision.ROUNDED, Whose.ONE),
             Disclosure(Quantity.SHARES, Precision.NOISY),
         ]
     )
     assert [each.split(": ")[0] for each in said] == [
+        "One bit each of any site, not whose",
         "One bit each over all sites",
         "Sums with noise over all sites",
         "The largest of any site, not whose",

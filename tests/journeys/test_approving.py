@@ -189,7 +189,7 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             f"cipherdag site status {session} --details",
         ):
             assert sentence in short[name], sentence
-        assert "Opened: " not in short[name]
+        assert "Disclosed: " not in short[name]
         assert "knowledge none" in read[name]
         for sentence in (
             "Dr. Okafor asks for fedpc at north, south, west.",
@@ -200,8 +200,8 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             "Decide before ",
             f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
             "sees bits and sums only. All sites see the same.",
-            "Answers to tests leave in sealed parts: one bit of each is read.",
-            "Opened: ",
+            "Answers that bits are computed from leave in sealed parts: only the bits are read.",
+            "Disclosed: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",
         ):
@@ -277,7 +277,7 @@ def test_a_decided_plan_is_shown_in_short_and_in_full_if_asked(deployment):
     waits = deployment.site("north", "status")
     assert "What leaves: " in waits
     assert "In full: " not in waits
-    assert "Opened: " in deployment.site("north", "status", "--details")
+    assert "Disclosed: " in deployment.site("north", "status", "--details")
     deployment.site("north", "deny", session, "--why", WHY)
     short = deployment.site("north", "status")
     assert "What leaves: " not in short
@@ -285,7 +285,7 @@ def test_a_decided_plan_is_shown_in_short_and_in_full_if_asked(deployment):
         assert line in short
     assert "What leaves: " in deployment.site("north", "status", session)
     whole = deployment.site("north", "status", session, "--details")
-    assert "Opened: " in whole
+    assert "Disclosed: " in whole
     assert whole.startswith(f"run {session}  denied  asked ")
     assert WHY in whole
     assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
@@ -402,7 +402,12 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
         return {row["check"]: row for row in found if row["check"].startswith("plan")}
 
     said = deployment.site("north", "check", "--plan", file)
-    for sentence in ("Dr. Okafor asks for fedpc", "Opened: ", "The first sums: ", "alpha is 0.02"):
+    for sentence in (
+        "Dr. Okafor asks for fedpc",
+        "Disclosed: ",
+        "The first sums: ",
+        "alpha is 0.02",
+    ):
         assert sentence in said
     schema = deployment.sites["north"].path / "schema.toml"
     kept = schema.read_bytes()
@@ -481,7 +486,7 @@ def test_a_run_without_a_purpose_is_refused_before_anything_is_sent(deployment, 
     assert "Missing option '--purpose'" in said
     said = deployment.run(command, "fedpc", "--purpose", "  ", code=2)
     assert "a plan over real sites says what its result is for" in said
-    forged = "to learn\n  Opened: nothing at all."
+    forged = "to learn\n  Disclosed: nothing at all."
     said = deployment.run(command, "fedpc", "--purpose", forged, code=2)
     assert "one line each" in said
     with pytest.raises(TypeError, match="purpose"):

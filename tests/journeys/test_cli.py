@@ -119,7 +119,7 @@ def test_audit_show_speaks_in_sentences_and_in_json(call, three_files, tmp_path)
     out = tmp_path / "out"
     call("run", "fedpc", *three_files, "--out", out, "--protection", "bfv")
     _, text, _ = call("audit", "show", out)
-    assert "encrypted, seen by the coordinator only as a sum over 3 sites" in text
+    assert "encrypted, seen by everybody only as a sum over 3 sites" in text
     _, text, _ = call("audit", "show", out, "--json")
     assert {"site", "round", "kind", "digest"} <= set(json.loads(text.splitlines()[0]))
 

@@ -162,7 +162,7 @@ def test_simulate_writes_a_whole_folder_that_verifies_and_repeats(call, table_fi
     assert code == 0
     assert "bronchitis: cough, smoke" in text
     assert "9 tests of pairs, combined by weighted_p" in text
-    assert "Only bits over 3 sites together are opened." in text
+    assert "Only bits over 3 sites together are disclosed." in text
     report = json.loads((out / "result.json").read_text("utf-8"))
     assert report["parameters"]["k1"] == 50
     assert set(report["union"]) == {"cough", "pollen", "smoke"}

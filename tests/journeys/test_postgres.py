@@ -307,7 +307,10 @@ def test_nothing_of_a_site_holds_the_password(server, tmp_path, capsys, monkeypa
     session.finish()
     hospitals.close()
     folder = hospitals.folders["hospital-0"]
-    said = [repr(open_site(folder, folder.identity(), folder.study())), caplog.text]
+    said = [
+        repr(open_site(folder, folder.identity(), folder.study(), looked_at=set())),
+        caplog.text,
+    ]
     for command in ("check", "status", "releases"):
         said += map(str, call(capsys, monkeypatch, "site", command, "--dir", folder.path))
     secret = READER_PASSWORD.encode()

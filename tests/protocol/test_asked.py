@@ -36,7 +36,7 @@ def line(bits, *, context=CONTEXT, step=1, holders=(0, 1)):
 def test_bits_of_a_line_are_found_by_name_and_sites():
     answers = Answers(CONTEXT)
     answers.add(encoded([line([True, False, True])]))
-    bits, lines = answers.of(NAMES[2] + b"z" * 16 + NAMES[1], SITES)
+    bits, _, lines = answers.of(NAMES[2] + b"z" * 16 + NAMES[1], SITES)
     assert bits.tolist() == [1, UNKNOWN, 0]
     assert len(lines) == 1
     assert answers.of(NAMES[0], SITES[:3])[0].tolist() == [UNKNOWN]
@@ -50,11 +50,29 @@ def test_two_halves_are_one_line():
     assert answers.lines == [line([True, False, True])]
 
 
+def test_a_line_of_both_holders_comes_before_one_of_a_single_holder():
+    half, whole = line([True, False, True], holders=(0,)), line([True, False, True], step=2)
+    for first, second in ((half, whole), (whole, half)):
+        answers = Answers(CONTEXT)
+        answers.add(encoded([first]))
+        assert answers.of(NAMES[0], SITES)[1].tolist() == [first is whole]
+        answers.add(encoded([second]))
+        assert answers.of(NAMES[0], SITES)[2] == [whole]
+
+
+def test_two_halves_that_differ_in_anything_are_two_answers():
+    first, second = (line([True, False, True], holders=(each,)) for each in (0, 1))
+    answers = Answers(CONTEXT)
+    answers.hold(first)
+    with pytest.raises(ForgedSumError, match="found two answers"):
+        answers.hold(msgspec.structs.replace(second, predicates=bytes(32)))
+
+
 @pytest.mark.parametrize("step", [1, 2])
 def test_two_answers_to_one_question_name_the_holders(step):
     answers = Answers(CONTEXT)
     answers.add(encoded([line([True, False, True])]))
-    with pytest.raises(ForgedSumError, match="'a' and 'b', which find the bits, signed two"):
+    with pytest.raises(ForgedSumError, match="'a' and 'b', which find the bits, found two"):
         answers.add(encoded([line([True, True, True], step=step)]))
 
 
@@ -76,13 +94,13 @@ def test_two_answers_to_one_question_name_the_holders(step):
 )
 def test_a_line_that_was_altered_is_refused(change):
     altered = msgspec.structs.replace(line([True, False, True]), **change)
-    with pytest.raises(ForgedSumError, match="both holders found"):
+    with pytest.raises(ForgedSumError, match="both computing parties found"):
         Answers(CONTEXT).add(encoded([altered]))
 
 
 def test_a_line_is_of_the_rows_that_it_was_signed_for():
     other = Context(b"s" * 32, CONTEXT.run, CONTEXT.roles, CONTEXT.identities, CONTEXT.names)
-    with pytest.raises(ForgedSumError, match="both holders found"):
+    with pytest.raises(ForgedSumError, match="both computing parties found"):
         Answers(other).add(encoded([line([True, False, True])]))
 
 

@@ -2,14 +2,20 @@
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, bits_by_pair, remaining
+from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
+from cipherdag.questions.verdicts import EvidenceVerdicts
 
 CATEGORIES = (2, 3, 0, 2, 0)
 BLOCKS = [
@@ -87,6 +93,54 @@ def test_a_bit_has_one_name_in_other_company_and_order():
     other = RaoBits(about(turned, n_rows=50), (0.01,), able=0)
     assert {*named(other)} < {*named(QUESTION)}
     assert not {*named(msgspec.structs.replace(other, levels=(0.02,)))} & {*named(QUESTION)}
+
+
+def combined(blocks, combination, **more):
+    empty = CombinedEvidence.over_sites(CITestSpec(alpha=0.05), combination, 5, 1 << 20)
+    counts, members = pack_blocks(blocks)
+    inner = msgspec.structs.replace(empty, counts=counts, members=members)
+    return EvidenceVerdicts(inner, 10, 40, **more)
+
+
+@pytest.mark.parametrize(
+    ("combination", "more"), [("weighted_p", {"both": True}), ("fisher", {"critical": (5, 9, 12)})]
+)
+def test_bits_of_combined_tests_have_one_name_in_other_company(combination, more):
+    whole, some = (
+        named(
+            combined(
+                [rows[at:, [1, 0, *range(2, rows.shape[1])]] for rows in BLOCKS],
+                combination,
+                **more,
+            )
+        )
+        for at in (0, 1)
+    )
+    assert {*some} < {*whole}
+    assert len({*whole}) == len(whole)
+    other = combined(BLOCKS, combination, **more)
+    alpha = msgspec.structs.replace(other.question.test, alpha=0.01)
+    other = msgspec.structs.replace(
+        other, question=msgspec.structs.replace(other.question, test=alpha)
+    )
+    assert not {*named(other)} & {*whole}
+
+
+def comparisons(chosen, pairs):
+    """Some of four comparisons of sums over five columns and some pairs of them."""
+    counts, members = pack_blocks([np.arange(5)[:, None], np.array(pairs)])
+    at = {tuple(pair): 5 + number for number, pair in enumerate(pairs)}
+    every = [[(0, 2), (at[1, 2], -1)], [(1, 1)], [(2, 1), (3, -1)], [(at[1, 2], 1)]]
+    terms = [(number, *term) for number, which in enumerate(chosen) for term in every[which]]
+    constants = np.array([7, 0, -3, 0])[list(chosen)]
+    packed = pack_integers(np.array(terms)), pack_integers(constants)
+    return ScoreComparisons(LogLikelihoods(5, counts, members), 4, 1000, *packed)
+
+
+def test_a_comparison_of_scores_is_named_by_what_it_compares():
+    whole = named(comparisons([0, 1, 2, 3], [[0, 1], [1, 2]]))
+    assert named(comparisons([3, 0], [[1, 2], [3, 4]])) == [whole[3], whole[0]]
+    assert len({*whole}) == 4
 
 
 def test_resamples_and_bundles_have_names_of_their_own():

@@ -149,7 +149,7 @@ def test_a_policy_is_met_as_advised():
     assert Policy.loads(f"{key} = {value}").allow_unprotected
 
 
-@pytest.mark.follows('Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums"')
+@pytest.mark.follows('Plan with --reveal bits (Python: reveal="bits") and no votes; or write')
 def test_sums_of_tests_are_planned_as_bits_or_allowed():
     plan = planned(3, parameters={"reveal": "sums"})
     remedy = advice(Policy().check_plan, plan, runs=0)

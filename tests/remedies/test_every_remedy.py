@@ -47,7 +47,8 @@ PERSON = {
         "Run with as many distinct", "Its result lies there", "There is nothing to renew",
     ),
     "a machine, a disk, a clock or a network is theirs": (
-        "Ask for what counts rows", "Check host, port", "Make room on the disk", "Set this machine",
+        "Choose an algorithm that counts", "Check host, port", "Make room on the disk",
+        "Set this machine",
         "Run them on Linux", "Delete it; it is written anew", "Start a new run",
     ),
 }  # fmt: skip

@@ -319,7 +319,7 @@ def test_a_changed_ledger_is_named_and_so_is_one_kept_at_its_site(result):
     assert page_of(cut).column("site-table", "Ledger")[1] == "does not end as the site reported"
     away = page_of(replace(result, ledgers={}))
     assert away.column("site-table", "Ledger") == ["stays at the site"] * 3
-    assert "seen by the coordinator only as a sum over 3 sites" in away.texts["main"]
+    assert "seen by everybody only as a sum over 3 sites" in away.texts["main"]
 
 
 def test_the_ways_of_tests_over_all_sites_are_counted(result):

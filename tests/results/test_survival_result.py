@@ -100,7 +100,7 @@ def test_the_terminal_has_every_group_and_the_test(result):
         assert f"  {name}  " in text
         assert f" sites, {counted[name]:,} events, " in text
         assert f"over all follow-up {own:,.0f} events, {expected:.1f} expected" in text
-    assert "Log-rank test within sites, 3 of them: chi-square" in text
+    assert "Log-rank test stratified by site, 3 of them: chi-square" in text
     ratio = result.table("hazard_ratios")["ratio"][0]
     assert f"arm old rather than new  {ratio:.4g} (" in text
     assert f"chi-square {result.finding.test.statistic:.2f} with 1 degree of freedom" in text

@@ -45,7 +45,7 @@ def approved_run(path):
     plan = made.plan(**about(FedPC()), requester="Dr. A. Scientist")
     for folder in made.folders.values():
         with suppress(PolicyRefusedError):
-            folder.approvals().check(plan, consider=REASON)
+            folder.approvals().check(plan, consider=[REASON])
         session = plan.session.hex()
         folder.approvals().decide(session, "approved", folder.identity(), note=REASON)
     made.installed = True

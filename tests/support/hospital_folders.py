@@ -60,7 +60,8 @@ class Hospitals:
         """The site as its handler has it; its lock is released by `close`."""
         folder = self.folders[name]
         self.held.append(lock(folder.path / ".lock", wait_s=0.0))
-        return open_site(folder, folder.identity(), folder.study(), programs=self.programs)
+        about = folder, folder.identity(), folder.study()
+        return open_site(*about, programs=self.programs, looked_at=set())
 
     def handler(self, name):
         """What an engine's process has answered."""

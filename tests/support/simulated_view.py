@@ -79,7 +79,7 @@ class View:
 
 
 class Rest:
-    """What some sites answer that pretend: the opened sums less the answers of those that do not.
+    """What some sites answer that pretend: the disclosed sums less the others' answers.
 
     Of a round of verdicts it is any words whose sums they are true of, or those that lead to the
     ``exact`` sums, by round.

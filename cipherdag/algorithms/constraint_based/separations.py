@@ -22,8 +22,8 @@ OnResult = Callable[[IndexArray, Tests, list[FloatVector]], None]
 """Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""
 
 LAYER_TESTS, SHARE_BEFORE, MOST_AT_ONCE = 1_000, 4, 1_000_000
-"""Tests up to which a layer, or the candidate sets of some pairs, are one round. After many tests a
-round has a quarter as many, up to the last number."""
+"""A round has at most 1,000 tests, or a quarter of those done so far if these are more; and never
+above 1,000,000."""
 
 
 @dataclass(slots=True)

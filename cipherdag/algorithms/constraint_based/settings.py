@@ -38,12 +38,7 @@ from cipherdag.findings.finding import Finding
 from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
-from cipherdag.questions.ci_tests import (
-    CI_TESTS,
-    CITestSpec,
-    ColumnTypes,
-    offered_tests,
-)
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offered_tests
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
@@ -203,7 +198,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             not self.closed
             or self.decided_by in self.other_evidence
             or EVIDENCE[self.decided_by].close is not None,
-            f"reveal bits needs evidence {takes}; of {self.decided_by} sums are opened",
+            f"reveal bits needs evidence {takes}; {self.decided_by} discloses sums",
         )
         if self.closed and self.decided_by == "stratified":
             check_level(self.alpha)

@@ -39,8 +39,8 @@ from cipherdag.questions.threshold import sum_with_threshold
 
 TITLE = "To look at before a graph is learnt"
 WHY = (
-    "From the opened sums alone. They do not say which sites differ; `cipherdag site result` says "
-    "at each site whether it does."
+    "From the disclosed sums alone. They do not say which sites differ; `cipherdag site result` "
+    "says at each site whether it does."
 )
 CUT = (
     "Some site left out rows that miss a value in any column, because they are fewer than its "

@@ -134,7 +134,7 @@ class Estimation:
         self._sites, cohort, needed = able, self.facts.present.n_sites, self.facts.min_contributors
         if self.unchanged is not None and able != self.unchanged.contributing:
             if not self.unchanged.contributing:
-                return "nothing is opened of the rows as they are"
+                return "nothing is disclosed of the rows as they are"
             of = self.unchanged.contributing
             return f"{able} of {of} sites have enough rows that are changed so"
         if able < cohort and not self.leave_out:

@@ -27,7 +27,7 @@ class EvidenceSettings:
         site_effect: Whether regressions have constants per site.
         interactions: Whether the variables that regressions condition on interact.
         present: How many sites the last sum covers.
-        min_contributors: How many sites have to contribute to a test whose sums are opened.
+        min_contributors: How many sites have to contribute to a test whose sums are disclosed.
         measured: Which variables the sites measured.
         determined: Which of them follow from others.
         ranked: Whether strengths of dependence are stored, which takes 16 bytes per pair.

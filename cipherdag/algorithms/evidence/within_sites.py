@@ -47,7 +47,7 @@ class RaoTests(CachedFederatedCITest):
     """`RaoTests` are stratified score tests of columns of any type.
 
     Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test whose
-    scores vary at no site counts as independent. Where sums are opened, a test to which too few
+    scores vary at no site counts as independent. Where sums are disclosed, a test to which too few
     sites contribute is not done, and counts as dependent. Marginal tests of both kinds count as
     independent and never tested, since x or y is constant at the other sites.
 

@@ -2,9 +2,9 @@
 
 Categories, and columns of both kinds, are scored by the sites' likelihoods, one number per set of
 variables. These stay closed: the search goes from FedPC's graph by comparisons alone. Numbers are
-scored from covariances within sites that are opened once. Other sums are opened where parameters
-say so: likelihoods, or tables. Opened scores are searched by best order score search on grow-shrink
-trees with a backward equivalence step after it.
+scored from covariances within sites that are disclosed once. Other sums are disclosed where
+parameters say so: likelihoods, or tables. Disclosed scores are searched by best order score search
+on grow-shrink trees with a backward equivalence step after it.
 
 Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
 discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
@@ -55,7 +55,7 @@ from cipherdag.graphs.equivalence import permitted
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.ci_tests import ColumnTypes
-from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
+from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
@@ -156,8 +156,8 @@ class FedBOSS(ScoreSettings):
         if self.reveal != "bits":
             opened += [Columns(n_variables=1, few=True).disclosures, LogLikelihoods.discloses]
             opened += [SiteDifferences.discloses]
-            within = sums(Quantity.ROWS, Quantity.WITHIN, Quantity.VARIANCES)
-            pooled = sums(Quantity.ROWS, Quantity.MOMENTS, Quantity.TABLES)
+            within = coarse(Quantity.WITHIN, Quantity.VARIANCES)
+            pooled = sums(Quantity.MOMENTS, Quantity.TABLES)
             opened += [within if self.within_sites else pooled]
         return joined(*opened)
 
@@ -187,9 +187,9 @@ class FedBOSS(ScoreSettings):
 
     def _run(self, facts: Facts, *, resampled: bool = False) -> Searching:
         constraints = (self.knowledge or Knowledge()).over(facts.names)
-        sums = self.reveal != "bits"  # which have units: bits need none
+        opens_sums = self.reveal != "bits"  # only sums need a unit and an origin per column
         question = Columns(
-            n_variables=facts.n_variables, max_rows=self.max_rows, few=sums, marks=sums
+            n_variables=facts.n_variables, max_rows=self.max_rows, few=opens_sums, marks=opens_sums
         )
         columns = question.read((yield question))
         by_default = self.opened_of_categories == "bits" and facts.n_sites >= FEWEST_SITES

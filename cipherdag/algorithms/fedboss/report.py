@@ -132,7 +132,7 @@ def _of_search(details: Mapping[str, Any]) -> tuple[tuple[Curves, ...], Note]:
     """The curve of the score, and what was scored or compared in words."""
     if "comparisons" in details:
         count = details["comparisons"]
-        return (), Note(f"{count} comparisons of two scores over all sites; no score was opened")
+        return (), Note(f"{count} comparisons of two scores over all sites; no score was disclosed")
     curve = details["score_curve"]
     found, first = f"{curve[-1]:.3f} after {len(curve)} starts", f"the first {curve[0]:.3f}"
     said = f"Score (log likelihood) {found} ({first})"

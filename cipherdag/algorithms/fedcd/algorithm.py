@@ -23,7 +23,7 @@ from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
+from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,
@@ -148,8 +148,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         """Beliefs, how many sites hold them, and what the weights add."""
-        weights = Quantity.ROWS if self.averaging.aggregation == "naive" else Quantity.WEIGHTS
-        return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES, weights))
+        naive = self.averaging.aggregation == "naive"
+        weights = sums(Quantity.ROWS) if naive else coarse(Quantity.WEIGHTS)
+        return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES), weights)
 
     @property
     def most_rounds(self) -> int:

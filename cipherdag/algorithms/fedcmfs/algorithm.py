@@ -111,7 +111,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         evidence: How the sites' tests are combined: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``fisher``: one test from summed log p-values
             (`cipherdag.algorithms.evidence`), of which many small sites lose less; ``stratified``:
-            tests within the sites, added up, for any columns and sites that differ, with tests of
+            tests stratified by site, for any columns and sites that differ, with tests of
             its own.
         k1: Percent of the left-out features that step FedCFR examines: the strongest of those that
             depend on a label, rounded up; 0 skips FedCFR.
@@ -192,7 +192,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         """Refuse a test beside evidence that has tests of its own, and what is not compared."""
         require(
             not self.closed or self.evidence in self.bits_by_default,
-            f"reveal bits needs evidence weighted_p or fisher; of {self.evidence} sums are opened",
+            f"reveal bits needs evidence weighted_p or fisher; {self.evidence} discloses sums",
         )
         tests = EVIDENCE[self.evidence].tests
         require(

@@ -62,8 +62,8 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             read off a triple or a path is tested further: far fewer tests and smaller sets; edges
             may stay that ``fci`` takes out. ``integrate``: where sites measured different variables
             those graphs over all variables that have, among the variables of every group of sites,
-            the group's PAG (`graphs.ancestral.integration`). With the others the rules are applied
-            to all variables at once, those that hold whatever a group lacks.
+            the group's PAG (`graphs.ancestral.integration`). ``fci`` and ``rfci`` apply to all
+            variables at once only the rules that hold whichever of them a group lacks.
         selection: Whether rows may have been selected by what variables cause: rules 5 to 7. Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
         knowledge: Background knowledge in a TOML file: required edges are direct causes; a

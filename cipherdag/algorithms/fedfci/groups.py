@@ -129,7 +129,7 @@ def _of_group(
     stable = yield from search(subset, Constraints.none(len(variables)))
     separations = stable.separations
     judged = yield from judge(subset, stable.skeleton, separations.sets)
-    # what is open of all sets is told by the strongest: a PAG has no open triples
+    # a triple that the sets leave open follows the strongest set, since a PAG has no open triples
     by_set = [(x, y, z) for x, y, z in judged.ambiguous if y not in separations.sets[x, z]]
     start = with_colliders(circles(stable.skeleton), [*judged.colliders, *by_set])
     marks = apply_zhang_rules(start, Grounds(separations.sets), selection=False)

@@ -151,7 +151,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         self.check_bits()
         require(
             not (self.closed and voting) or sepset == "max",
-            f"reveal bits needs sepset max: for {sepset} sums over all candidate sets are opened",
+            f"reveal bits needs sepset max: {sepset} discloses sums over all candidate sets",
         )
         choices = ("max", "mean", "vote") if voting else ("max", "search")
         require(

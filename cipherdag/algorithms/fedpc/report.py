@@ -60,8 +60,8 @@ def concluded(
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= details_of_tests(outcome, names, outcome.untested)
-    if outcome.in_class is None:
-        conclusion = in_code_order(names, outcome.arcs, evidence=evidence, details=details)
+    if outcome.in_class is None:  # with reference `code`, whose arcs may be of no class
+        conclusion = as_published_program(names, outcome.arcs, evidence=evidence, details=details)
     else:
         conclusion = LearntGraph.of_dag(
             names,
@@ -75,7 +75,7 @@ def concluded(
     return conclusion.with_replicates(outcome.bootstrap)
 
 
-def in_code_order(names: Sequence[str], arcs: BoolMatrix, **more: Any) -> LearntGraph:
+def as_published_program(names: Sequence[str], arcs: BoolMatrix, **more: Any) -> LearntGraph:
     """The finding of a partly directed matrix, shape (p, p), as the original program makes it.
 
     In its DAG the remaining edges are directed in the order of that program, which does not look

@@ -1,7 +1,7 @@
 """GraphCheck: tests every independence that a graph implies, all in the same rounds.
 
 For every pair of variables without an edge one set that separates them in the graph, and one test
-within the sites of their independence given it.
+stratified by site of their independence given it.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Searching:
 
     Attributes:
         search: ``auto``: best first over Markov equivalence classes, from the best of `kept` to
-            all with one edge more, less or turned, where Markov-equivalent graphs have one
+            all with one edge more, less or reversed, where Markov-equivalent graphs have one
             objective. Else, and with ``beam``, Algorithm 1, a beam over DAGs, which only adds
             edges.
         beam: Graphs that every step of the beam search keeps, b.

@@ -27,7 +27,7 @@ LIMITS = (
         "Where some site restricts small counts, counts of all sites together are opened in whole "
         "units of the largest min_cell_size, and no site is left out of a curve. Intervals of "
         "curves reach from one of as many events and other ends as there can be to one of as few. "
-        "The test within sites has exact times. Its "
+        "The test stratified by site has exact times. Its "
         "expected events are rounded to a sixteenth, and such a site changes variances by up to a "
         "fifth."
     ),
@@ -103,7 +103,7 @@ def _warnings(analysis: SurvivalAnalysis) -> list[str]:
         others = ", ".join(analysis.not_compared)
         said.append(f"The test leaves out {others}, as {FEW_OF_ALL}. {JOIN}")
     if analysis.test is None and sum(one.reported for one in analysis.curves) >= FEWEST_GROUPS:
-        said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
+        said.append(f"There is no test of the groups stratified by site, as {FEW_OF_ALL}. {JOIN}")
     if analysis.test is not None and analysis.test.sites < analysis.n_sites and rounded:
         said.append(
             "Some sites take no part in the test, as they have too few rows with the event, or "

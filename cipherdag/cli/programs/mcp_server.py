@@ -69,7 +69,7 @@ class ReadOnly:
         return list(self._listed(self.served.root, MOST_LEVELS))
 
     def explain_plan(self, path: str, session: str = "") -> dict[str, Any]:
-        """Say in sentences what a plan asks, for what purpose, and what it opens.
+        """Say in sentences what a plan asks, for what purpose, and what it discloses.
 
         Args:
             path: A plan's file; or a site's folder, of which `session` names a plan that asked.
@@ -96,7 +96,7 @@ class ReadOnly:
             folder: A site's folder, or the folder of a result.
         """
         from cipherdag.audit.auditing import site_ledger, verify
-        from cipherdag.results.folder import read_folder_releases
+        from cipherdag.results.folder import declared_in, read_folder_releases
         from cipherdag.results.sentences import release_history, release_lines
         from cipherdag.sites.record.ledger import read_releases
         from cipherdag.sites.study.site_folder import SiteFolder
@@ -106,9 +106,9 @@ class ReadOnly:
         if site.settings_path.exists():
             if not site.study_path.exists():
                 raise OutputError(f"{folder} is not activated: nothing can have left it")
-            said = release_history(read_releases(site_ledger(site)[0]))
+            said = release_history(read_releases(site_ledger(site)[0]), site.declared)
         else:
-            said = release_lines(read_folder_releases(target))
+            said = release_lines(read_folder_releases(target), declared_in(target))
         records = {check.head.site: check.head.records for check in verify(target)}
         return {"verified": True, "records": records, "sentences": said}
 

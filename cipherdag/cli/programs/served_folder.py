@@ -63,8 +63,7 @@ class ServedFolder:
             )
         if os.lstat(target).st_size > MAX_PLAN_BYTES:
             raise ParameterError(
-                f"{path} is larger than {MAX_PLAN_BYTES} bytes: it is no plan",
-                remedy=_NAME_ANOTHER,
+                f"{path} is larger than {MAX_PLAN_BYTES} bytes: it is no plan", remedy=_NAME_ANOTHER
             )
         return target
 

@@ -61,7 +61,7 @@ def run_lines(run: Mapping[str, Any], *, whole: bool, details: bool = False) -> 
         if whole or index < _WHO_AND_WHY or line.startswith(_DENIED):
             yield f"  {line}"
     if not details:
-        more = "All settings, and all that is opened" if whole else "In full"
+        more = "All settings, and all that is disclosed" if whole else "In full"
         yield f"  {more}: cipherdag site status {session_prefix}{' --details' * whole}"
 
 

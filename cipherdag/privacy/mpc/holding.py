@@ -146,5 +146,5 @@ class Holding(Secret):
         """Raise SpentKeyError unless this is the next step; a step that fails is not repeated."""
         if self._stage != stage:
             self._stage = -1
-            raise SpentKeyError("a holder of secure tests was asked out of turn, or twice")
+            raise SpentKeyError("a computing party was asked out of turn, or twice")
         self._stage = stage + 1

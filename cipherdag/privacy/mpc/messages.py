@@ -171,7 +171,7 @@ def check_signatures(
             verify(public, signature, _DOMAIN, batch, bits, dealt)
         except CipherdagError as error:
             raise ForgedSumError(
-                f"the bits of secure tests are not what both holders found: {error.message}"
+                f"the bits are not what both computing parties found: {error.message}"
             ) from None
 
 

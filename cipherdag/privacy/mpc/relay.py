@@ -133,7 +133,7 @@ class Relay:
                 raise ShareError(error.message, site=self._name(holder)) from None
         if (first.bits, first.dealt) != (second.bits, second.dealt):
             both = " and ".join(f"'{self._name(site)}'" for site in holders)
-            raise ForgedSumError(f"the holders {both} of secure tests say other bits")
+            raise ForgedSumError(f"the computing parties {both} say other bits")
         return encode(Verdicts(first.bits, first.dealt, (first.signature, second.signature)))
 
     def _crossed(self, replies: Mapping[int, bytes], length: int) -> dict[int, bytes]:

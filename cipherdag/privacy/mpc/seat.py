@@ -218,7 +218,7 @@ class Seat(Secret):
             other = self._passed_by_other("labels", sealed, label_bytes(self._batch))
             roles, identity = self._batch.roles, self._identity
             if identity is None:
-                raise CohortError("a holder of secure tests signs what it finds")
+                raise CohortError("a computing party signs what it finds")
             try:
                 bits = self._holding.open(other)
             except CipherdagError as error:
@@ -290,7 +290,7 @@ class Seat(Secret):
         which = roles.holders.index(self._position)
         if not same_digest(check, deal_digest(batch, which, seed, dealt)):
             raise ComparisonKeyError(
-                f"the dealer of secure tests, '{self._name(roles.dealer)}', and its twin, "
+                f"the dealer of secure tests, '{self._name(roles.dealer)}', and the verifier, "
                 f"'{self._name(roles.twin)}', dealt differently"
             )
         return seed

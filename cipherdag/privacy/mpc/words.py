@@ -1,7 +1,7 @@
-"""Words of rings modulo 2**k: as they travel, and the forms that tests take of them in shares.
+"""Integers modulo 2**k: how they are packed, and how a party evaluates a test on its shares.
 
-Every word travels as the least whole bytes of its ring, little-endian. Forms are computed modulo
-2**64, which is a homomorphism to any smaller ring, so a party computes them of its shares.
+Every word travels as the least whole bytes of its ring, little-endian. Quadratic forms are
+computed modulo 2**64, which is a homomorphism to any smaller ring.
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ class LinkConnection(AioConnection):  # type: ignore[misc]
             return head + await self._bytes(length - PREFIX_LEN)
 
     async def _bytes(self, count: int) -> bytes:
-        """So many bytes, of which none may be awaited for longer than a silence may last.
+        """Read exactly ``count`` bytes; time out after `SILENCE_S` without any.
 
-        A mapping of addresses that a router dropped swallows what is sent without a word.
+        A router may drop a connection silently.
         """
         parts = []
         while count:

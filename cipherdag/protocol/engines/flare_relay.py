@@ -106,7 +106,7 @@ class Relay:
     def close_shut_out(self) -> None:
         """Close the connections of sites that may not connect any more."""
         for site in self._connected - set(self._admitted()):
-            log.warning("closed the connection of '%s', which is shut out", site)
+            log.warning("closed the connection of '%s', which is revoked", site)
             self._link.shut_out(site)
 
     def doubled(self) -> set[str]:

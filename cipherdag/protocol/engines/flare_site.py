@@ -47,7 +47,7 @@ CONNECTED = "connected to the coordinator"
 LOST = "the connection to the coordinator is lost; connecting again"
 AGAIN = "the connection is lost again and again: does a copy of this site's folder run elsewhere?"
 NOT_ADMITTED = (
-    "the coordinator's server closes each connection at once: was this site shut out, or is its "
+    "the coordinator's server closes each connection at once: was this site revoked, or is its "
     "clock wrong?"
 )
 MOST_CUT = 3

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import msgspec
 
-from cipherdag.questions.disclosure import Quantity
+from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, sums
 
 
 class _Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: ClassVar[str] = "rows"
     per_part: ClassVar[bool] = False
-    opens: ClassVar[tuple[Quantity, ...]] = ()
+    opens: ClassVar[tuple[Disclosure, ...]] = ()
 
 
 class Contribution(_Stage, frozen=True, tag="rows"):
@@ -27,7 +27,7 @@ class ModelSteps(_Stage, frozen=True, tag="models"):
         coefficients: Packed 64-bit floats, model by model.
     """
 
-    opens: ClassVar[tuple[Quantity, ...]] = (Quantity.REGRESSIONS,)
+    opens: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.REGRESSIONS)
     models: tuple[int, ...]
     coefficients: bytes
 
@@ -47,7 +47,7 @@ class ArmMeans(_Stage, frozen=True, tag="means"):
     """
 
     label: ClassVar[str] = "means of the arms"
-    opens: ClassVar[tuple[Quantity, ...]] = (Quantity.ARMS,)
+    opens: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.ARMS)
     coefficients: bytes
     overlap: bool = True
 
@@ -65,7 +65,7 @@ class Variance(_Stage, frozen=True, tag="variance"):
     """
 
     label: ClassVar[str] = "spread of the estimates"
-    opens: ClassVar[tuple[Quantity, ...]] = (Quantity.SPREAD,)
+    opens: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.SPREAD)
     coefficients: bytes
     influence: bytes
     inverses: bytes
@@ -82,7 +82,7 @@ class PerSite(_Stage, frozen=True, tag="per-site"):
     """
 
     label: ClassVar[str] = "estimates of single sites"
-    opens: ClassVar[tuple[Quantity, ...]] = (Quantity.SITE_EFFECTS,)
+    opens: ClassVar[tuple[Disclosure, ...]] = coarse(Quantity.SITE_EFFECTS)
     per_part: ClassVar[bool] = True
     reference: int = 0
 
@@ -97,7 +97,7 @@ class Missing(_Stage, frozen=True, tag="missing"):
     """
 
     label: ClassVar[str] = "rows left out"
-    opens: ClassVar[tuple[Quantity, ...]] = (Quantity.INCOMPLETE,)
+    opens: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.INCOMPLETE)
     per_part: ClassVar[bool] = True
 
 

@@ -129,7 +129,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     discloses = (
         *sums(Quantity.SITES, Quantity.PROPENSITIES),
-        *sums(*(each for stage in STAGES for each in stage.opens)),
+        *(each for stage in STAGES for each in stage.opens),
         *once_more(Quantity.CHANGED, Quantity.FOLDS),
     )
     countable = True
@@ -360,7 +360,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Sums on the grid that `Moments` has, counts, and indicators of contribution."""
-        opened = (*sums(*self.stage.opens), *once_more(*_CHANGED[self.refutation]))
+        opened = (*self.stage.opens, *once_more(*_CHANGED[self.refutation]))
         counts = sums(Quantity.PROPENSITIES)
         return (
             moment_encoding(self._sums, self.max_rows, opened),

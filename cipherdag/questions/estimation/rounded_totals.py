@@ -19,7 +19,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
 from cipherdag.questions.comparison import fewest_parts, secure_max
-from cipherdag.questions.disclosure import Quantity, of_one, rounded
+from cipherdag.questions.disclosure import Quantity, in_units, of_one
 from cipherdag.questions.encodings import Encoding, pack_integers, unpack_integers
 from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.questions.question import Question
@@ -73,7 +73,7 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
         first: Which of the counts is the first that is asked about.
     """
 
-    discloses = rounded(Quantity.GROUP_COUNTS)
+    discloses = in_units(Quantity.GROUP_COUNTS)
     resamplable = False
 
     question: SurvivalCounts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.questions.disclosure import Quantity, bits, sums
+from cipherdag.questions.disclosure import Quantity, of_any, sums
 from cipherdag.questions.encodings import Encoding, finest_grid, moment_encoding
 from cipherdag.questions.pooled_data import OnScales, check_categories
 from cipherdag.questions.question import Question
@@ -136,7 +136,7 @@ class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-
     """
 
     discloses = (
-        *bits(Quantity.NEGATIVE),
+        *of_any(Quantity.NEGATIVE),
         *sums(Quantity.EVENTS, Quantity.LOG_RANK, Quantity.SITES),
     )
     countable = True
@@ -168,7 +168,7 @@ class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-
         return (
             cells,
             cells,
-            Encoding(1, 1.0, bits(Quantity.NEGATIVE), comparison=True),
+            Encoding(1, 1.0, of_any(Quantity.NEGATIVE), comparison=True),
             of_test(length=groups),
             of_test(length=groups, resolution_bits=grid),
             of_test(length=groups * (groups + 1) // 2, resolution_bits=grid, signed=True),
@@ -199,7 +199,7 @@ class LogRankSums(Grouped, frozen=True, kw_only=True, tag="log-rank-sums"):
     are no part of it, as these would be exact counts.
     """
 
-    discloses = (*bits(Quantity.NEGATIVE), *sums(Quantity.EXCESS, Quantity.SITES))
+    discloses = (*of_any(Quantity.NEGATIVE), *sums(Quantity.EXCESS, Quantity.SITES))
     countable = True
     opens_without_parts = True
 
@@ -220,7 +220,7 @@ class LogRankSums(Grouped, frozen=True, kw_only=True, tag="log-rank-sums"):
         )  # fmt: skip
         length = groups * bool(self.compared)
         return (
-            Encoding(1, 1.0, bits(Quantity.NEGATIVE), comparison=True),
+            Encoding(1, 1.0, of_any(Quantity.NEGATIVE), comparison=True),
             of_test(length=length),
             of_test(length=length * (groups + 1) // 2),
             Encoding(groups + 1, 1.0, sums(Quantity.SITES)),

@@ -1,9 +1,10 @@
 """What each bit of a question says, so that no bit is found a second time from other answers.
 
-A bit of a score test is named by its two variables, S and its level, in whatever question it
-stands: a later plan may ask it among others. How many rows all sites have is no part of the name,
-since a site could change it. A bit of another question is named by the whole question and its
-position there: a question that differs in anything finds all of its bits again.
+A bit of a test is named by its two variables, S and its level, and one of a comparison of scores by
+what is compared, in whatever question it stands: a later plan may ask it among others. How many
+rows all sites have is no part of a score test's name, since a site could change it. A bit of
+another question is named by the whole question and its position there: a question that differs in
+anything finds all of its bits again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, IndexArray
-from cipherdag.questions.encodings import by_block, pack_blocks, position_sets
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import by_block, pack_blocks, position_sets, unpack_integers
 from cipherdag.questions.question import Bundle, Question, Resampled, tag_of
 from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
@@ -76,7 +78,7 @@ def remaining(question: Question, answered: BoolVector) -> tuple[Question | None
 
     Returns:
         None, and no position, where all are known. A question that is no threshold test is asked
-        as a whole unless all of it is known.
+        as a whole unless all of it is known; then what is known has to be found the same.
     """
     parts, positions, first = [], [np.zeros(0, dtype=np.int64)], 0
     for part in question.parts:
@@ -139,25 +141,50 @@ def _names(question: Question) -> list[bytes]:
     if isinstance(question, Resampled):
         drawn = b"resampled %d %d" % (question.replicate, question.seed)
         return [_name(drawn, name) for name in _names(question.question)]
+    if isinstance(question, EvidenceVerdicts):
+        alone = msgspec.structs.replace(question.question, counts=(), members=b"")
+        about = _digest(msgspec.structs.replace(question, question=alone, both=False))
+        tests = _tests(question.question)
+        second = question.n_values - len(tests)
+        return [_name(about, t) for t in tests] + [_name(about, t + ABLE) for t in tests[:second]]
+    if isinstance(question, ScoreComparisons):
+        fields = question.question.n_variables, question.question.discount
+        about = _digest((tag_of(ScoreComparisons), *fields, question.grid_bits, question.largest))
+        return [_name(about, each) for each in _compared(question)]
     if not isinstance(question, RaoBits):
-        content = msgspec.msgpack.encode(question, order="deterministic")
-        whole = blake2b(content, digest_size=NAME_BYTES).digest()
+        whole = _digest(question)
         return [_name(whole, b"%d" % position) for position in range(question.n_values)]
     tests = _tests(question.question)
-    about = b"%b %b" % (tag_of(RaoBits).encode(), repr(question.question.ordered).encode())
-    at_levels = [_name(about, b"%a" % level) for level in question.levels]
+    about = _name(tag_of(RaoBits).encode(), repr(question.question.ordered).encode())
+    at_levels = [_name(about, b"%a" % float(level)) for level in question.levels]
     named = [_name(level, test) for level in at_levels for test in tests]
     return named + [_name(_name(about, ABLE), test) for test in tests[: question.able]]
 
 
+def _digest(content: object) -> bytes:
+    encoded = msgspec.msgpack.encode(content, order="deterministic")
+    return blake2b(encoded, digest_size=NAME_BYTES).digest()
+
+
+def _compared(question: ScoreComparisons) -> list[bytes]:
+    """What every comparison compares, in whatever order its sets stand."""
+    sets = [row.astype("<i4").tobytes() for rows in question.question.sets() for row in rows]
+    terms: list[list[tuple[bytes, int]]] = [[] for _ in range(question.n_verdicts)]
+    for comparison, of_set, coefficient in question.term_array().tolist():
+        terms[comparison].append((sets[of_set], coefficient))
+    constants = unpack_integers(question.constants, (question.n_verdicts,)).tolist()
+    each = zip(map(sorted, terms), constants, strict=True)
+    return [msgspec.msgpack.encode(compared) for compared in each]
+
+
 def _name(about: bytes, part: bytes) -> bytes:
-    return blake2b(part, digest_size=NAME_BYTES, key=about[:64]).digest()
+    return blake2b(part, digest_size=NAME_BYTES, key=about).digest()
 
 
-def _tests(question: RaoSums) -> list[bytes]:
+def _tests(question: RaoSums | CombinedEvidence) -> list[bytes]:
     """The variables of every test, whichever of the two comes first, and in whatever order S."""
     tests = []
-    for rows in question.rows():
+    for rows in position_sets(question.counts, question.members, narrowest=2):
         in_order = np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)
         packed = np.concatenate(in_order, axis=1).astype("<i4")
         tests += [row.tobytes() for row in packed]

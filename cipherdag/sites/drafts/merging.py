@@ -116,7 +116,7 @@ def _merge(name: str, held: Drafts) -> tuple[Column, list[Difference]]:
     fields: dict[str, object] = {"kind": kind, "allow_constant": _any(held, "allow_constant")}
     fields["unmeasured_at"] = tuple(site for draft in held.values() for site in draft.unmeasured_at)
     parts: list[Callable[[str, Drafts], tuple[dict[str, object], list[Difference]]]]
-    parts = [_texts, _plausible, _concepts, _labels]
+    parts = [_units_and_dates, _plausible, _concepts, _labels]
     parts += {"discrete": [_categories], "binned": [_edges]}.get(kind, [])
     for part in parts:
         kind_fields, kind_differences = part(name, held)
@@ -155,7 +155,7 @@ def _kind(name: str, held: Drafts) -> tuple[str, list[Difference]]:
     return "ignore", [Difference(name, said, _DECIDE, open=True)]
 
 
-def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+def _units_and_dates(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
     """Unit and date rule: what a number means."""
     fields: dict[str, object] = {}
     differences = []

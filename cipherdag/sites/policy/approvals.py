@@ -7,7 +7,7 @@ decided on, or was approved and not begun, expires.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,7 +88,7 @@ class Approvals:
     identity: bytes
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def check(self, plan: Plan, *, consider: str = "") -> None:
+    def check(self, plan: Plan, *, consider: Sequence[str] = ()) -> None:
         """Let an approved plan pass; write down one that is new, and what to consider of it.
 
         Raises:
@@ -97,12 +97,14 @@ class Approvals:
         """
         run = self._find(plan)
         if run is not None and not self.expired(run) and run.signed_by(self.identity):
-            if run.decision == "approved":
+            if run.decision == "denied":
+                raise PolicyRefusedError(DENIED)
+            if all(each in run.consider for each in consider):  # else they read less than this
                 return
-            raise PolicyRefusedError(DENIED)
         if run is None or self.expired(run) or run.decision != "waits":
             self._make_room()
-            self._write(AskedRun(plan, self.clock().isoformat(timespec="seconds"), consider))
+            asked = plan, self.clock().isoformat(timespec="seconds")
+            self._write(AskedRun(*asked, "; ".join(consider)))
         raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
     def find(self, session: str) -> AskedRun:

@@ -12,6 +12,7 @@ from cipherdag.algorithms.parameters import Parameter, flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class, algorithm_names, make_algorithm
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.protocol.plan import Plan
+from cipherdag.questions.disclosure import Disclosure, Whose
 
 _NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
 _RULE = re.compile(rf"[a-z_][a-z0-9_]* ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*)")
@@ -50,12 +51,21 @@ def parameters_used(plan: Plan) -> dict[str, Any]:
     return plan.parameters
 
 
+def declared(algorithm: str, parameters: Mapping[str, Any]) -> frozenset[Disclosure]:
+    """What an algorithm opens at most; nothing is known of one that is not installed here."""
+    with contextlib.suppress(ParameterError):
+        return frozenset(make_algorithm(algorithm, parameters).disclosures())
+    return frozenset()
+
+
 def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
     """The openings of a plan's tests: bits, sums, or none where it has no such choice."""
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
         closed: bool | None = getattr(algorithm, "closed", None)
-        return "none" if closed is None else "bits" if closed else "sums"
+        # votes by bits open one site's p-values, too, and so count as sums
+        bits = closed and all(each.whose != Whose.ONE for each in algorithm.disclosures())
+        return "none" if closed is None else "bits" if bits else "sums"
     return "none"
 
 

@@ -19,13 +19,16 @@ from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
-from cipherdag.questions.disclosure import sentences
-from cipherdag.sites.policy.parameter_rules import opened_of_tests
+from cipherdag.questions.disclosure import Disclosure, Whose, sentences
+from cipherdag.sites.policy.parameter_rules import declared
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import SAME_ROWS
 from cipherdag.sites.table.names import mixed_words
 
 LOOK = "LOOK:"
 IMPOSSIBLE = "NOT POSSIBLE HERE: "
+IN_PARTS = "Answers that bits are computed from leave in sealed parts: only the bits are read."
+LARGEST = "By many comparisons everybody also learns the largest number of any site."
 FIRST_RUN = "this site has approved no other run yet."
 
 
@@ -59,13 +62,13 @@ def plan_lines(
     is not installed here they say so.
     """
     sites = ", ".join(member.name for member in plan.cohort)
-    opened = opened_of_tests(plan)
+    opens = declared(plan.algorithm, plan.parameters)
     purpose = plan.purpose or "none is given"
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
         f"Purpose: {purpose}{'' if purpose.endswith(('.', '?', '!')) else '.'}",
         *[line for text in (plan.requester, sites, plan.purpose) for line in _mixed_lines(text)],
-        *_protection_lines(plan, bits=opened == "bits"),
+        *_protection_lines(plan, opens),
         *_lacking_lines(plan),
     ]
     try:
@@ -75,7 +78,7 @@ def plan_lines(
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan, names)
-        lines += [f"Opened: {sentence}" for sentence in sentences(algorithm.disclosures())]
+        lines += [f"Disclosed: {sentence}" for sentence in sentences(algorithm.disclosures())]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)
@@ -86,7 +89,7 @@ def plan_lines(
     if first is not None:
         values = first.n_values
         asked = "bits" if first.opens_bits else "sums"
-        decides = "what is opened decides" if opened == "bits" else "the sums decide"
+        decides = "what is disclosed decides" if _sealed(opens) else "the sums decide"
         lines.append(
             f"The first {asked}: {first.label}, {values:,} values. Which questions follow, "
             f"{decides}, by the same program at every site: nobody can ask another one."
@@ -110,31 +113,20 @@ def _mixed_lines(text: str) -> list[str]:
     ]
 
 
-def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:
+def _protection_lines(plan: Plan, opens: frozenset[Disclosure]) -> list[str]:
     kind = protection_kind(plan.protection)
     n_sites, covered = len(plan.cohort), f"{sites_covered(plan)} at least"
     if not plan.measured.everywhere:
         covered += ", those of one line below"
-    secure = _secure_lines(n_sites) if bits else []
-    if not kind.protects:
-        return [
-            f"Answers leave {kind.left}: the coordinator reads every site's answer.",
-            f"A sum covers {covered}.",
-            *secure,
-        ]
-    if plan.colluders and not (bits and n_sites == TWO_SITES):
-        who = "one site" if plan.colluders == 1 else f"{plan.colluders} sites"
-        helps = "helps" if plan.colluders == 1 else "help"
-        colluding = f"The coordinator, even if {who} {helps} it, sees"
-    else:
-        colluding = "The coordinator, as long as no site sides with it, sees"
-    seen = "bits and sums only" if bits else "sums only"
-    lines = [
-        f"Answers leave {kind.left}: only their sum over sites can be read.",
-        f"A sum covers {covered}. {colluding} {seen}. All sites see the same.",
-        *secure,
-    ]
-    return [*lines, plan.keys_sentence] if plan.keys_sentence else lines
+    more = [f"{IN_PARTS} {of_colluding_sites(n_sites)}"] if _sealed(opens) else []
+    more += [f"{LARGEST} That number is a single site's."] if _of_one(opens) else []
+    read, seen = "the coordinator reads every site's answer", "All sites see the sums."
+    if kind.protects:
+        read = "only their sum over sites can be read"
+        seen = f"The coordinator, {_helped(plan, opens)}, sees bits and sums only."
+        seen, more = f"{seen} All sites see the same.", [*more, plan.keys_sentence]
+    covers = f"A sum covers {covered}. {seen} {SAME_ROWS}"
+    return [line for line in (f"Answers leave {kind.left}: {read}.", covers, *more) if line]
 
 
 def sites_covered(plan: Plan) -> str:
@@ -147,19 +139,20 @@ def sites_covered(plan: Plan) -> str:
     return f"{left} sites"
 
 
-def _secure_lines(n_sites: int) -> list[str]:
-    """The lines on how bits of tests are computed, and what colluding sites could learn."""
-    pairs = n_sites * (n_sites - 1) // 2
-    if n_sites == TWO_SITES:
-        more = "The coordinator and a site that side with each other have the other site's numbers."
-    elif n_sites == TWO_SITES + 1:
-        more = "Any two sites that side with each other have the third one's numbers."
-    else:
-        more = (
-            f"Of {pairs} pairs of sites 5, drawn by lot, would have the sums behind them if they "
-            "sided with each other."
-        )
-    return [f"Answers to tests leave in sealed parts: one bit of each is read. {more}"]
+def _helped(plan: Plan, opens: frozenset[Disclosure]) -> str:
+    """By whom the coordinator may be helped and still see no more."""
+    if not plan.colluders or (_sealed(opens) and len(plan.cohort) == TWO_SITES):
+        return "as long as no site sides with it"
+    helping = "one site helps" if plan.colluders == 1 else f"{plan.colluders} sites help"
+    return f"even if {helping} it"
+
+
+def _sealed(opens: frozenset[Disclosure]) -> bool:
+    return any(each.sealed for each in opens)
+
+
+def _of_one(opens: frozenset[Disclosure]) -> bool:
+    return any(each.whose == Whose.ONE for each in opens)
 
 
 def _lacking_lines(plan: Plan) -> list[str]:
@@ -297,10 +290,10 @@ def summary_lines(
     ``spent`` what secure tests found so far.
     """
     columns = "the columns" if n_variables is None else f"all {counted(n_variables, 'column')}"
-    different = "" if plan.measured.everywhere else " Sites measured different ones."
+    other = "" if plan.measured.everywhere else "Sites measured different ones. "
     lines = [
         *account[:2],
-        f"On what: {columns} of the study's schema.{different} Rows and names stay at this site.",
+        f"On what: {columns} of the study's schema. {other}Rows and names stay here. {SAME_ROWS}",
     ]
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
@@ -315,7 +308,8 @@ def summary_lines(
             f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
         ]
     most = f"{policy.max_rounds:,} rounds or {policy.max_values:,} values"
-    limit = f" Secure tests find {spent}." if spent and opened_of_tests(plan) == "bits" else ""
+    bits = spent and _sealed(declared(plan.algorithm, plan.parameters))
+    limit = f" Secure tests find {spent}." if bits else ""
     return [
         *lines,
         f"For how long: this site's policy ends the run after {most}, if not before.{limit}",
@@ -334,22 +328,16 @@ def _before(before: Sequence[str]) -> str:
 
 def _seen(plan: Plan) -> str:
     """Who could read what, as far as protection and colluding parties go."""
-    kind, n_sites = protection_kind(plan.protection), len(plan.cohort)
-    bits = opened_of_tests(plan) == "bits"
-    colluding = f" {_of_colluding_sites(n_sites)}" if bits else ""
+    kind, opens = protection_kind(plan.protection), declared(plan.algorithm, plan.parameters)
+    more = f" {LARGEST}" if _of_one(opens) else ""
+    more += f" {of_colluding_sites(len(plan.cohort))}" if _sealed(opens) else ""
     if not kind.protects:
-        return f"answers leave {kind.left}, and the coordinator reads every site's.{colluding}"
+        return f"answers leave {kind.left}, and the coordinator reads every site's.{more}"
     seen = f"only what covers at least {sites_covered(plan)}"
-    if bits and n_sites == TWO_SITES:
-        return f"everybody sees {seen}.{colluding}"
-    helped = "as long as no site sides with it"
-    if plan.colluders:
-        sites = "one site helps" if plan.colluders == 1 else f"{plan.colluders} sites help"
-        helped = f"even if {sites} it"
-    return f"everybody sees {seen}. The coordinator sees no more, {helped}.{colluding}"
+    return f"everybody sees {seen}. The coordinator sees no more, {_helped(plan, opens)}.{more}"
 
 
-def _of_colluding_sites(n_sites: int) -> str:
+def of_colluding_sites(n_sites: int) -> str:
     """What sites that side with each other could read where tests open bits."""
     if n_sites == TWO_SITES:
         return "The coordinator and one site together could read the other site's numbers."

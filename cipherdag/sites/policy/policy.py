@@ -44,16 +44,16 @@ _COMMENTS = {
     "colludes with no site: together they could aim these sums at a few rows.",
     "protections": "How its answers may be protected.",
     "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
-    "min_sites": "Smallest number of sites in a run that opens sums, and of those a sum is of.",
-    "min_sites_bits": "Smallest number of sites in a run that opens bits of tests alone.",
+    "min_sites": "Smallest number of sites in a run that discloses sums, and of those a sum is of.",
+    "min_sites_bits": "Smallest number of sites in a run that discloses bits of tests alone.",
     "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
     "allow_dropouts": "Whether a run may go on without a site that left it.",
-    "approve_cohorts": '"manual": a run with other sites than an earlier one waits for approval.',
+    "approve_cohorts": '"manual": a run of other sites, or of rows that changed, waits.',
     "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
     "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
-    "reveal": '"bits": of a test only whether it says dependent is opened; "sums": also the sums\n'
-    "# that it is computed from, from which small counts may follow.",
+    "reveal": '"bits": of a test a bit or two are disclosed, at most ten; "sums": also the sums\n'
+    "# behind them, from which small counts may follow, or with votes one site's p-values.",
     "min_cell_size": "Smallest count that a pooled count may come from.",
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
@@ -79,12 +79,11 @@ class Policy:
         allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
         min_sites: Smallest cohort under a protection, but where bits of tests alone are opened.
         min_sites_bits: Smallest cohort there; two sites hold the shares of all sums together.
-        approve_cohorts: Whether a person approves a run with other sites than earlier runs
-            (``manual``), or it passes where it differs by enough of them.
+        approve_cohorts: Whether a person approves a run with other sites than earlier runs, or with
+            rows that changed (``manual``), or it passes where it differs by enough sites.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
             without approval; none at all is allowed too.
-        reveal: What may be opened of tests: ``bits``, whether each says dependent, or also
-            ``sums``.
+        reveal: What may be opened of tests: ``bits``, or also the ``sums`` behind them.
         min_rows: Fewest rows the site must hold.
         max_rounds: Most rounds of a run.
         max_tests: Most conditional-independence tests computed in a run.
@@ -295,9 +294,10 @@ class Policy:
         used = parameters_used(plan)
         if self.reveal == "bits" and opened_of_tests(plan) == "sums":
             raise PolicyRefusedError(
-                "the plan opens sums of tests, and the site's policy lets bits of them leave",
-                remedy='Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums" '
-                "in policy.toml, if small counts may follow from what is opened.",
+                "the plan discloses sums of tests, or one site's p-values, and the site's policy "
+                "lets bits of them leave",
+                remedy='Plan with --reveal bits (Python: reveal="bits") and no votes; or write '
+                'reveal = "sums" in policy.toml, if small counts may follow from what leaves.',
             )
         check_steps(plan)
         for rule in sorted(self.parameters):

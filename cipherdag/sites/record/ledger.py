@@ -50,11 +50,12 @@ class ReleaseKind:
 
 
 CLOSED_RUN = "closed"
+SAME_ROWS = "All see whether the rows are those of an earlier run."
 _KINDS = (
     ReleaseKind(
         "offer",
-        "public keys made for this run",
-        "They say nothing about data.",
+        "public keys made for this run, and a real site's keyed fingerprint of its rows",
+        SAME_ROWS,
         operations=("invite",),
     ),
     ReleaseKind(
@@ -96,7 +97,7 @@ _KINDS = (
     ReleaseKind(
         "opened-sum",
         "the opened sum over all sites",
-        "It is the sum over {sites} sites, seen by the coordinator and the opening site.",
+        "It is the sum over {sites} sites, which everybody in the run sees.",
         operations=("open",),
     ),
     ReleaseKind(

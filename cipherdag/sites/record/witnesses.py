@@ -35,7 +35,7 @@ from cipherdag.privacy.keys.identity import verify
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
 from cipherdag.protocol.plan import Member, Plan
-from cipherdag.protocol.set_up_messages import Memory, Remembered, ShownRecord
+from cipherdag.protocol.set_up_messages import Memory, Offer, Remembered, ShownRecord
 from cipherdag.sites.record.ledger import DOMAIN, Ledger
 
 COMMITTED_FILE: Final = "commitments.jsonl"
@@ -55,10 +55,19 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the sites of a cohort committed to, in its order; both in hexadecimal."""
+    """What the sites of a cohort showed in a set-up, in its order and in hexadecimal.
+
+    Attributes:
+        cohort: Its digest.
+        commitments: To a number each, from which roles follow.
+        rows: Digests of their rows.
+        changed: Names of other sites whose rows changed since a person of this site decided.
+    """
 
     cohort: str
     commitments: tuple[str, ...]
+    rows: tuple[str, ...]
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -137,33 +146,55 @@ class Witness:
             lines[member.name] = _Line(last.hash.hex(), last.signature.hex())
         self._write(lines)
 
-    def hold(self, plan: Plan, commitments: Sequence[bytes]) -> None:
+    def hold(self, plan: Plan, offers: Sequence[Offer]) -> None:
         """Keep what the sites of a cohort commit to; later set-ups of it need the same.
+
+        Other rows than in an earlier set-up are noted: see `changed`.
 
         Raises:
             KeyAgreementError: A site commits to another number than in an earlier set-up.
             SiteNotReadyError: What they committed to before cannot be read.
         """
+        last = self._committed(plan)
+        each = [(offer.commitment.hex(), offer.rows.hex()) for offer in offers]
+        now = _Committed(plan.cohort_digest.hex(), *map(tuple, zip(*each, strict=True)))
+        if last is not None:
+            for name, *pair in zip(plan.names, last.commitments, now.commitments, strict=True):
+                if pair[0] != pair[1]:
+                    raise KeyAgreementError(
+                        f"'{name}' commits to another number than in an earlier set-up of these "
+                        "sites",
+                        remedy="Find out why: other roles would follow. A site that begins anew "
+                        "takes part under a new key.",
+                    )
+            rows = zip(plan.names, last.rows, now.rows, strict=True)
+            others = {name for name, *pair in rows if pair[0] != pair[1] and name != self.site}
+            now = msgspec.structs.replace(now, changed=tuple(sorted({*last.changed, *others})))
+        if now != last:
+            append_entries(self.path.with_name(COMMITTED_FILE), now)
+
+    def changed(self, plan: Plan) -> tuple[str, ...]:
+        """Other sites of a cohort whose rows changed since a person of this site decided."""
+        last = self._committed(plan)
+        return () if last is None else last.changed
+
+    def accept(self, plan: Plan) -> None:
+        """A person of the site approved a run, told whose rows changed."""
+        last = self._committed(plan)
+        if last is not None and last.changed:
+            decided = msgspec.structs.replace(last, changed=())
+            append_entries(self.path.with_name(COMMITTED_FILE), decided)
+
+    def _committed(self, plan: Plan) -> _Committed | None:
         path, cohort = self.path.with_name(COMMITTED_FILE), plan.cohort_digest.hex()
-        now = tuple(each.hex() for each in commitments)
         try:
-            known = {line.cohort: line.commitments for line in read_entries(path, _Committed)}
+            lines = [line for line in read_entries(path, _Committed) if line.cohort == cohort]
         except (OSError, ValueError) as error:
             raise SiteNotReadyError(
                 f"{path.name} cannot be read",
                 remedy="Restore it: it holds what the sites committed to, from which roles follow.",
             ) from error
-        if cohort not in known:
-            append_entries(path, _Committed(cohort, now))
-            return
-        for member, before, after in zip(plan.cohort, known[cohort], now, strict=True):
-            if before != after:
-                raise KeyAgreementError(
-                    f"'{member.name}' commits to another number than in an earlier set-up of these "
-                    "sites",
-                    remedy="Find out why: other roles would follow. A site that begins anew takes "
-                    "part under a new key.",
-                )
+        return lines[-1] if lines else None
 
     def _hold_against(self, line: _Line) -> None:
         if not self.ledger.holds(line.hash):

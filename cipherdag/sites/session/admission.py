@@ -223,26 +223,31 @@ class Admission:
 
     def _check_approval(self, plan: Plan, approvals: Approvals) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""
-        names = [member.name for member in plan.cohort]
+        names = plan.names
         groups = () if plan.measured.everywhere else plan.measured.groups(range(len(names)))
         named_groups = [tuple(names[site] for site in group) for group in groups]
         change = self.sums.change(plan.session, names, named_groups)
         near = change is not None and len(change.differing) < self.policy.min_cohort_difference
-        by_hand = self.policy.approve_cohorts == "manual"
-        new = change is not None and not change.covered_before and by_hand
-        if not near and not new and self.policy.approve_runs != "manual":
+        by_hand, witness = self.policy.approve_cohorts == "manual", self.profile.witness
+        other = near or (change is not None and not change.covered_before and by_hand)
+        changed = () if witness is None else witness.changed(plan)
+        if not other and not (changed and by_hand) and self.policy.approve_runs != "manual":
             return
         self._check_run(plan)  # nobody is asked about a run that the policy forbids
+        consider = [change.text] if change is not None and other else []
+        if changed:
+            of = " and ".join(map(repr, changed))
+            consider += [f"the rows of {of} changed since an earlier run: they are asked anew"]
         try:
-            approvals.check(
-                plan, consider=change.text if change is not None and (near or new) else ""
-            )
+            approvals.check(plan, consider=consider)
         except PolicyRefusedError as refusal:
-            if (near or new) and refusal.message == AWAITS:
+            if other and refusal.message == AWAITS:
                 raise DifferencingError(OTHER_SITES) from None
             raise
-        if near or new:  # nobody else heard what sums over other sites show
+        if other:  # nobody else heard what sums over other sites show
             self.sums.accept(plan.session)
+        if witness is not None:
+            witness.accept(plan)
 
     def _check_run(self, plan: Plan) -> None:
         self.policy.check_run(plan, rows=self.profile.rows)

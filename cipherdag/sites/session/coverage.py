@@ -27,7 +27,7 @@ class Counted:
     n_sites: int
 
     def left(self, n_sites: int) -> FloatVector:
-        """Contributors that are there at least, where so many sites are."""
+        """The least number of contributors that remain where ``n_sites`` answer."""
         return self.counts - (self.n_sites - n_sites)
 
 
@@ -63,7 +63,7 @@ class Coverage:
                 counted = self._counts.get(self._key(part, inner.question))
                 if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
-                        f"a test is opened where {self.min_contributors} sites contribute to it "
+                        f"a test is disclosed where {self.min_contributors} sites contribute to it "
                         "at least"
                     )
             elif inner.needs_count and self.min_contributors > 1:
@@ -90,8 +90,8 @@ class Coverage:
     def _too_few(self, inner: Suppressed, counted: Counted, n_sites: int) -> bool:
         left, enough = counted.left(n_sites), inner.enough_array()
         open_still = enough & (left >= self.planned)
-        uncounted = enough & (counted.counts < self.min_contributors)
-        return bool((uncounted | (open_still & (left < self.min_contributors))).any())
+        below_policy = enough & (counted.counts < self.min_contributors)
+        return bool((below_policy | (open_still & (left < self.min_contributors))).any())
 
     def opened(self, question: Question, sums: FloatVector, n_sites: int) -> None:
         """Remember the counts among the sums of a question, and that they are of so many sites."""

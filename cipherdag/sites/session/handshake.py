@@ -158,7 +158,7 @@ class SetUp:
         """The offers of all sites, and their digest.
 
         Raises:
-            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
+            KeyAgreementError: One is missing, doubled, swapped, without rows, or for another plan.
             SignatureError: An offer is not signed by the pinned identity.
         """
         opened, transcript = self._opened(envelopes, Offer, self.plan.digest)
@@ -171,7 +171,11 @@ class SetUp:
                 raise KeyAgreementError("two sites offer the same key")
         if self._witness is not None:
             self._witness.check([offer.memory for offer in opened], self.index)
-            self._witness.hold(self.plan, [offer.commitment for offer in opened])
+            self._witness.hold(self.plan, opened)
+            if without := [
+                n for n, offer in zip(self._names, opened, strict=True) if not offer.rows
+            ]:
+                raise KeyAgreementError(f"'{without[0]}' shows no digest of its rows")
         return opened, transcript
 
     def _last_record(self) -> bytes:
@@ -255,17 +259,16 @@ class SetUp:
         proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
         n_sites, sum_key = len(self._names), MacKey(secrets.sum_key)
         keys = {site: self._pair_keys[site] for site in graph.neighbours(self.index)}
-        rows = [offer.rows for offer in self._offers]
-        context = (
-            context_of(self.plan, transcript, self._read.roles(beacon, range(n_sites)), rows)
-            if n_sites >= TWO_SITES
-            else None
-        )
+        tests = None
+        if n_sites >= TWO_SITES:
+            roles, rows = self._read.roles(beacon, range(n_sites)), [o.rows for o in self._offers]
+            context = context_of(self.plan, transcript, roles, rows)
+            tests = SecureTests(context, self._party(context))
         kind = PROTECTIONS[self.plan.protection]
         keyring = Keyring(
             kind.site(self.index, keys, sum_key, content.context, n_sites),
             AgreementKeys(self.index, keys),
-            None if context is None else SecureTests(context, self._party(context)),
+            tests,
             transcript,
             graph,
         )

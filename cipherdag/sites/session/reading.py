@@ -17,6 +17,7 @@ from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.messages import ReadVerdicts, read_verdicts
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.wire import decode, digest, unpack
+from cipherdag.protocol.asked import Context, Recall
 from cipherdag.protocol.messages import Ask, content_digest, open_envelope, read_envelope
 from cipherdag.protocol.plan import Member, Plan
 from cipherdag.protocol.secure_tests import batch_of
@@ -83,7 +84,7 @@ Relayed = Callable[
     [tuple[bytes, ...], type[SetUpBody], tuple["Member", ...], bytes, bytes],
     tuple[Sequence[SetUpBody], bytes],
 ]
-DeriveBatch = Callable[[bytes, Roles, Ask, Question, bytes, bytes], Batch]
+DeriveBatch = Callable[[Context, Ask, Recall, bytes], Batch]
 ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "FloatVector"]]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.mpc.messages import Signed, Verdicts
 from cipherdag.privacy.mpc.seat import Seat
@@ -37,12 +39,7 @@ class Round:
 class FoundBits:
     """The record and the budget of a site, in one session.
 
-    Attributes:
-        session: The session.
-        index: This site's position in the cohort.
-        context: What its bits are about.
-        asked: The record.
-        budget: The budget.
+    ``index`` is this site's position in the cohort, and ``context`` what its bits are about.
     """
 
     session: bytes
@@ -58,15 +55,14 @@ class FoundBits:
         Where there are none, the bits that are to be found are counted.
 
         Raises:
-            ForgedSumError: A bit that it told is another one here.
+            ForgedSumError: A bit that was told is another one here.
             PolicyRefusedError: More would be found than the policy allows.
             SiteNotReadyError: The record cannot be read.
         """
         sites = current.ask.participants
-        if self.context.digest:
-            self._before = self._before or self.asked.of(self.context)
-            if lines := recall.lacks(self._before, sites):
-                return encoded(lines)
+        self._before = self._before or self.asked.of(self.context)
+        if lines := recall.lacks(self._before, sites):
+            return encoded(lines)
         if recall.rest is not None:
             self.budget.spend(self.session, recall.rest, sites)
         return ()
@@ -74,11 +70,15 @@ class FoundBits:
     def keep(self, current: Round, sums: bytes, said: Signed | Verdicts) -> None:
         """Record bits that were signed by this site, or by both holders.
 
+        Bits that differ from earlier ones are recorded, too: whoever tries on would learn by which.
+
         Raises:
+            ForgedSumError: A bit differs from an earlier one; nothing leaves, now or in later runs.
             OutputError: The file cannot be written; then nothing may leave.
         """
         recall, seat = current.recall, current.seat
-        if self.context.digest and recall is not None and seat is not None:
-            content, names = current.content, recall.names
-            line = self.context.line(seat.batch, content, sums, names, said, self.index)
-            self.asked.write(self.context, line)
+        if recall is not None and seat is not None:
+            about = seat.batch, current.content, sums, recall.names
+            self.asked.write(self.context, self.context.line(*about, said, self.index))
+            packed = np.frombuffer(said.bits, dtype=np.uint8)
+            recall.values(np.unpackbits(packed, count=len(recall.positions)).astype(np.float64))

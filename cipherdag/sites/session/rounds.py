@@ -170,7 +170,7 @@ class Rounds:
         except BoundExceededError as error:
             raise self.respondent.explain() or error from None
         self._number = ask.number
-        self._values += declared.length
+        self._values += 0 if found else declared.length
         self._current = current
         self.state = State.MASKED if current.recall is None else State.SECURE
         return share
@@ -214,8 +214,7 @@ class Rounds:
         """
         tests, recall, share = self.keys.secure_tests, current.recall, b""
         if tests is not None and recall is not None and recall.rest and words is not None:
-            bound = tests.context.session, tests.context.roles
-            batch = self.read.batch(*bound, current.ask, recall.rest, self._sums, recall.names)
+            batch = self.read.batch(tests.context, current.ask, recall, self._sums)
             current.seat = tests.party.begin(batch)
             share = current.seat.share(words)
         self._present = sites = current.declared.sites
@@ -228,18 +227,15 @@ class Rounds:
         Raises:
             ForgedSumError: The last sum is not that of the sites' answers.
         """
-        verdicts = self.state == State.SECURE and (finish.previous or self._all_known)
+        recall = None if self._current is None else self._current.recall
+        all_known = recall is not None and recall.rest is None
+        verdicts = self.state == State.SECURE and (finish.previous or all_known)
         if self._step == 0 or verdicts or self.state == State.OPENED:
             self._advance(finish.previous)
         if not self.program.replay.ended:
             log.warning("the coordinator ended the run before the plan did")
             return b""
         return self.program.result(self.plan, self._sums)
-
-    @property
-    def _all_known(self) -> bool:
-        recall = None if self._current is None else self._current.recall
-        return recall is not None and recall.rest is None
 
     def _asked(self, ask: Ask) -> tuple[Question, bytes]:
         """The question of the step that is asked for, derived here, and its digest."""
@@ -298,8 +294,8 @@ class Rounds:
             return b"", current.recall.values(np.zeros(0))
         if current.seat is None:
             raise ReplayError("this question was not answered: what was found before comes first")
-        asked = current.seat.batch, self.plan
-        opened, bits = self.keys.secure_tests.verdicts(previous, *asked, self.read.verdicts)
+        tests, batch = self.keys.secure_tests, current.seat.batch
+        opened, bits = tests.verdicts(previous, batch, self.read.verdicts)
         if self.bits is not None:
             self.bits.keep(current, self._sums, decode(opened, Verdicts))
         return opened, current.recall.values(bits)

@@ -82,6 +82,7 @@ def open_site(
     study: Study,
     *,
     programs: Programs = installed_program,
+    looked_at: set[bytes],
 ) -> SiteRuntime:
     """Read policy, schema, data and ledger, and put the site together.
 
@@ -90,6 +91,7 @@ def open_site(
         identity: Its signing key.
         study: The active study.
         programs: Makes the program of a plan; what the site has installed by default.
+        looked_at: Digests of rows of which its log says already what is suspicious.
 
     Raises:
         SiteNotReadyError: The policy is not valid, a key is open to others, or the record of
@@ -103,7 +105,6 @@ def open_site(
     policy = site.policy_in(study)
     schema = Schema.load(site.schema_path(settings))
     table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
-    _look_at(table)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
     key, canonical = identity.draw_key(), schema.canonical()
     sums = OpenedSums(canonical, site.sums_path)
@@ -117,6 +118,8 @@ def open_site(
         keyed=key,
     )
     about = rows_digest(ROWS_PURPOSE, table.codes, table.values, table.interventions)
+    shown = key(digest(b"rows", canonical, about))
+    _look_at(table, shown, looked_at)
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -128,7 +131,7 @@ def open_site(
         determined=schema.determined,
         lacking=schema.lacking,
         witness=Witness(site.witnessed_path, settings.name, identity.public, ledger),
-        rows_digest=key(digest(b"rows", canonical, about)),
+        rows_digest=shown,
     )
     folder = FolderLimits(
         frozenset(study.revoked),
@@ -144,8 +147,11 @@ def open_site(
     )
 
 
-def _look_at(table: SiteTable) -> None:
-    """Say in the site's log what its rows are, and its columns to each other, before a run."""
+def _look_at(table: SiteTable, shown: bytes, looked_at: set[bytes]) -> None:
+    """Say in the site's log what its rows are, and its columns to each other, once."""
+    if shown in looked_at:
+        return
+    looked_at.add(shown)
     for each in row_suspicions(table):
         log.warning("%s", each)
     for relation in related_columns(table):
@@ -184,6 +190,7 @@ class KeptSite:
         self._answering = threading.Lock()
         self._session = b""
         self._ended: set[bytes] = set()
+        self._looked_at: set[bytes] = set()
         self._open: SiteRuntime | RefusingSite | None = None
         self._read: list[tuple[int, int]] = []
         self._heard = time.monotonic()
@@ -346,7 +353,8 @@ class KeptSite:
         try:
             if study.coordinator != self._coordinator:
                 raise SiteNotReadyError("the study has another coordinator since the site started")
-            return open_site(self._site, identity, study, programs=self._programs)
+            about = self._site, identity, study
+            return open_site(*about, programs=self._programs, looked_at=self._looked_at)
         except CipherdagError as error:
             log.error("the site is not ready: %s", error)  # noqa: TRY400 - its text is enough
             name, ledger = self._site.settings().name, None

@@ -3,8 +3,8 @@
 Four exchanges: every site signs an offer of fresh keys and a commitment; once it has seen all of
 them it reveals the number that it committed to; all numbers together give the graph, and each site
 agrees on a key with its neighbours alone; every site then proves that its schema is the same.
-Nobody knows the graph before all keys are fixed, and a session has one graph: a number that was
-revealed is revealed in no other, whether or not the site was started anew in between.
+Nobody knows the graph before all keys are fixed. Every set-up of the same sites uses the same
+numbers, so nobody gets another draw.
 
 The first site also agrees on a key with every other one, to seal what all sites share, and so does
 every site that has a role in secure tests; keys that nothing needs any more are then forgotten.
@@ -22,14 +22,7 @@ from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES, PairKey
 from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.protocol.set_up import earlier, later
-from cipherdag.protocol.set_up_messages import (
-    Chance,
-    Chances,
-    Commitments,
-    Linked,
-    Links,
-    Ready,
-)
+from cipherdag.protocol.set_up_messages import Chance, Chances, Commitments, Linked, Links, Ready
 from cipherdag.protocol.states import State
 from cipherdag.sites.session.handshake import Keyring, SetUp
 

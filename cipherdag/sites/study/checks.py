@@ -99,8 +99,6 @@ def connection_checks(
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
     Where the environment names a forward proxy, the connection goes through it, as a run's does.
-
-    Where the environment names a forward proxy, the connection goes through it, as a run's does.
     Without a certificate chain a server is only asked which study it is of.
     """
     proxy = proxy_to(host)

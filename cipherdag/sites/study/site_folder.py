@@ -24,19 +24,24 @@ Leaks:
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from cipherdag.errors import ParameterError, SiteNotReadyError, UnreadableDataError
+from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError, UnreadableDataError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.secrecy import open_to_others
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.site_log import SITE_LOG
+from cipherdag.questions.disclosure import Disclosure
 from cipherdag.sites.policy.approvals import Approvals
+from cipherdag.sites.policy.parameter_rules import declared
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import Inside, make_private_folder
+from cipherdag.sites.record.run_record import PLAN_FILE
 from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.study import EngineName, SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
@@ -46,7 +51,7 @@ from cipherdag.sites.table.reading import READABLE
 
 MAX_SETTINGS_BYTES = 64 * 1024
 DEVICES = ("auto", "cpu", "cuda")
-_COMMENTS = {
+COMMENTS = {
     "name": "Name of this site, as the other sites will see it.",
     "organisation": "Whose site this is; it stands in the certificate.",
     "study": "Name of the study, as the coordinator says it.",
@@ -67,20 +72,10 @@ _NO_SOURCE = """
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings that a hospital fills in.
+    """The settings that a hospital fills in; `COMMENTS` says what each is.
 
-    Attributes:
-        name: Name of the site.
-        organisation: Whose site it is.
-        study: Name of the study, as the coordinator says it.
-        host: Host name of the coordinator; empty while unknown.
-        port: Its port.
-        data: The data, as `reading.SOURCES` lists them; relative to the site's folder unless
-            absolute.
-        schema: The study's schema.toml; likewise.
-        device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
-        files: The site's folder in the share if messages are files; else empty.
-        source: The format of the data's file, where it is not as usual.
+    Paths are relative to the site's folder unless absolute. The host is empty while unknown, and
+    ``files`` unless messages are files; ``source`` is the format of the data's file.
     """
 
     name: str
@@ -122,7 +117,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The settings as commented TOML."""
         lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]
         lines.append("# policy.toml.")
-        for key, comment in _COMMENTS.items():
+        for key, comment in COMMENTS.items():
             if key == "files" and not self.files:
                 continue
             lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
@@ -209,6 +204,13 @@ class SiteFolder:
     def approvals(self) -> Approvals:
         """The plans that asked for approval, with what people decided on them."""
         return Approvals(self.runs, self.identity().public)
+
+    def declared(self, session: str) -> frozenset[Disclosure]:
+        """What a run declared; nothing is known where its plan cannot be read."""
+        with suppress(CipherdagError):
+            plan = Plan.read(self.runs / session / PLAN_FILE)
+            return declared(plan.algorithm, plan.parameters)
+        return frozenset()
 
     def policy(self) -> Policy:
         """The content of ``policy.toml``."""

@@ -75,12 +75,7 @@ def _open_database(path: Path, _description: FileDescription) -> OpenTable:
     )
 
 
-_FILES = (
-    "csv_file",
-    "excel_file",
-    "data_frame",
-    "duckdb_file",
-)
+_FILES = ("csv_file", "excel_file", "data_frame", "duckdb_file")
 _DATABASE = Source(
     "a .toml that names a database or describes a file", _open_database, suffix=".toml"
 )

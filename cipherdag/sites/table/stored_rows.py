@@ -39,8 +39,8 @@ def check_fits(size: int) -> None:
         raise SiteNotReadyError(
             f"numbers of all rows would take {size / 1e9:.1f} GB of the {memory / 1e9:.1f} GB of "
             "memory",
-            remedy="Ask for what counts rows where they lie (docs/howto/large-data.md), give the "
-            "site a part of the rows, or use a larger machine.",
+            remedy="Choose an algorithm that counts rows without loading them "
+            "(docs/howto/large-data.md), give the site fewer rows, or use a larger machine.",
         )
 
 

@@ -235,7 +235,7 @@ def test_the_report_says_that_no_score_was_opened_and_why_edges_stand():
     federation = Federation.split(patients(), 3, seed=2)
     assert federation.sites[0].policy.min_cell_size == 11
     result = federation.run(FedBOSS(bootstrap=2))
-    assert any("no score was opened" in note.title for note in result.report.notes)
+    assert any("no score was disclosed" in note.title for note in result.report.notes)
     assert "score" not in result.finding.details
     assert result.finding.opens_bits
     assert result.finding.details["bootstrap"]["replicates"] == 2

@@ -6,7 +6,7 @@ from enumeration import arcs_of
 from oracle import random_dag
 
 from cipherdag import Federation, FedPC
-from cipherdag.algorithms.fedpc.report import in_code_order
+from cipherdag.algorithms.fedpc.report import as_published_program
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
@@ -55,7 +55,7 @@ def test_the_dag_of_a_code_run_is_that_of_the_rule():
 
 def test_a_cycle_is_kept_and_said():
     cyclic = arcs_of("a>b b>c c>a c-d")
-    found = in_code_order("abcd", cyclic)
+    found = as_published_program("abcd", cyclic)
     assert (found.dag.arcs == arcs_of("a>b b>c c>a c>d")).all()
     assert "cycle" in found.dag_note
-    assert in_code_order("abc", arcs_of("a-b b-c")).dag_note == ""
+    assert as_published_program("abc", arcs_of("a-b b-c")).dag_note == ""

@@ -181,7 +181,7 @@ def test_a_dealer_of_other_thresholds_is_found_by_the_verifier(monkeypatch):
         _, _, vectors = world(shift)
         with monkeypatch.context() as patched:
             crooked_deal(patched, shift)
-            with pytest.raises(ComparisonKeyError, match=r"'site-0', and its twin, 'site-1'"):
+            with pytest.raises(ComparisonKeyError, match=r"'site-0', and the verifier, 'site-1'"):
                 Cohort(4).run(Cohort(4).batch(PREDICATES), vectors)
 
 

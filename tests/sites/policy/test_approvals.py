@@ -91,7 +91,7 @@ def test_a_plan_that_waits_names_the_command_that_approves_it(approvals):
 
 def test_what_to_consider_is_kept_with_the_plan(approvals):
     with pytest.raises(PolicyRefusedError):
-        approvals.check(plan(), consider="it would show the answers of 'x'")
+        approvals.check(plan(), consider=["it would show the answers of 'x'"])
     assert approvals.runs()[0].consider == "it would show the answers of 'x'"
 
 

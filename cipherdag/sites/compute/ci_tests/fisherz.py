@@ -58,13 +58,13 @@ PANEL = 1024
 
 @dataclass(frozen=True, slots=True)
 class FullMatrices:
-    """Full correlation matrices of so many rows, one after the other, flat, store every entry."""
+    """Correlation matrices of ``side`` rows store every entry, flattened one after another."""
 
     entries: Array
     side: int
 
     def among(self, columns: Array, base: Array) -> Array:
-        """Gathers those of columns, (k, B), in the matrices that start at ``base``, (k, k, B)."""
+        """Gather the correlations among columns, (k, B), from ``base`` on: (k, k, B)."""
         index = columns[:, None] * self.side + (columns + base)
         return self.entries[index]
 
@@ -82,7 +82,7 @@ class PackedMatrix:
     starts: Array
 
     def among(self, columns: Array, base: Array) -> Array:
-        """Gathers the same; it stores one matrix only."""
+        """Gather the same; there is one matrix only."""
         del base
         xp = functions_of(columns)
         smaller = xp.minimum(columns[:, None], columns)

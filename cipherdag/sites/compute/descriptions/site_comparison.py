@@ -64,7 +64,8 @@ def site_outliers(
 ) -> list[tuple[str, str]]:
     """Variables whose distribution at this site deviates from that at the others, and how.
 
-    ``raw`` gives a variable's column over all rows. Variables given others are left out.
+    ``raw`` gives a variable's column over all rows, ``column`` the values that may be told of, and
+    ``blur`` the keys of the noise. Variables given others are not looked at.
     """
     outliers, start, stratum, every_mark = [], 0, 0, question.marks()
     summands = share_summands(question, column, blur, min_rows=min_cell_size)
