@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,21 +65,19 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
     if resume is None:
         for name, *_ in VARIANTS:
             new_result_folder(folder / name, force=force)
+    log = logging.getLogger("cipherdag.data")  # of mistakes in data, as the result's warning says
+    click.get_current_context().call_on_close(partial(log.setLevel, log.level))
+    log.setLevel(logging.ERROR)
     click.echo(f"{rows} patients, 8 variables, three hospitals that share none.")
     from cipherdag.graphs.networks import asia
 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
     with keeping_on(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
-        results: list[Run[LearntGraph]] = []
-        for variant in VARIANTS:
-            with _without_data_warnings():
-                results.append(
-                    _learnt(network, variant, rows, seed, folder, resumed=resume is not None)
-                )
+        resumed = resume is not None
+        results = [_learnt(network, each, rows, seed, folder, resumed=resumed) for each in VARIANTS]
     _compare(*(result.finding.graph for result in results))
-    with _without_data_warnings():
-        _ask_off_plan(_hospitals(network, "bfv", rows, seed))
+    _ask_off_plan(_hospitals(network, "bfv", rows, seed))
     click.echo("\n".join(results[0].finding.lines(len(results[0].sites))))
     click.echo(
         f"\nOpen {folder / 'bits' / 'report.html'} in a browser; {folder} holds all results."
@@ -173,18 +170,6 @@ def _ask_off_plan(federation: Federation) -> None:
         sites[said].append(name)
     for said, names in sites.items():
         click.echo(f"  {', '.join(names)} {f'refused: {said}' if said else 'ANSWERED'}")
-
-
-@contextmanager
-def _without_data_warnings() -> Iterator[None]:
-    """Leave out what looks like a mistake in data: the result's warning says it."""
-    log = logging.getLogger("cipherdag.data")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _unused(folder: Path) -> Path:

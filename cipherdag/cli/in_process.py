@@ -290,7 +290,7 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
     title = algorithm_class(rule.algorithm).title
     click.echo(f"{title} is taken. {rule.reason}", err=True)
     fields = options_of(algorithm_class(rule.algorithm)).items()
-    usual = {name: own.written(own.default) for name, own in fields if not own.preset}
+    usual = {name: each.written(each.default) for name, each in fields if not each.preset}
     return {"algorithm": rule.algorithm, "parameters": {**usual, **source["parameters"]}}
 
 

@@ -159,7 +159,7 @@ def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> lis
     cls = algorithm_class(name)
     varied = set[str]().union(*(each.varied for each in cls.published.values()))
     offered = varied if values is None else values
-    declared = {k: own for k, own in options_of(cls).items() if not own.preset or k in offered}
+    declared = {k: each for k, each in options_of(cls).items() if not each.preset or k in offered}
     if values is None:
         published = [_as_published([*cls.published])] if varied else []
         return [*map(_option, declared.values()), *published]

@@ -136,10 +136,10 @@ def expiring(
             yield []
             continue
         said = today
-        (found,) = certificate_checks(certificate, clock())
+        (check,) = certificate_checks(certificate, clock())
         whose = "server's" if server else "site's"
-        fix = RENEW_SERVER if server else found.fix
-        yield [] if found.state == "ok" else [f"The {whose} certificate: {found.finding}. {fix}"]
+        fix = RENEW_SERVER if server else check.fix
+        yield [] if check.state == "ok" else [f"The {whose} certificate: {check.finding}. {fix}"]
 
 
 def _flare(
@@ -287,7 +287,7 @@ def reached(host: str, port: int, certificate: Path) -> list[str]:
         addresses = {each[4][0] for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except OSError:
         return [f"This machine cannot look up {host}; {HAVE_CHECKED}"]
-    remarks, found = [], False
+    remarks, reached = [], False
     for address in sorted(map(str, addresses)):
         try:
             connection = socket.create_connection((address, port), timeout=REACHED_S)
@@ -295,10 +295,10 @@ def reached(host: str, port: int, certificate: Path) -> list[str]:
             continue
         here = connection.getsockname()[0] == connection.getpeername()[0]
         shown = shown_certificate(connection)
-        found = found or shown == expected
+        reached = reached or shown == expected
         if shown != expected:
             remarks.append(_another(address, port, shown, here=here))
-    if not (found or remarks):
+    if not (reached or remarks):
         remarks.append(f"This machine cannot reach {host}:{port}; {HAVE_CHECKED}")
     return remarks
 

@@ -114,8 +114,8 @@ def run_in_process(
     if checkpoint is not None and checkpoint.earlier:
         # here it fails by name, and at no site
         schema = cohort.sites[0].table.schema
-        known = len(schema.names), schema.label_positions, schema.determined
-        made.program(made.plan, plan_facts(made.plan, *known))
+        facts = len(schema.names), schema.label_positions, schema.determined
+        made.program(made.plan, plan_facts(made.plan, *facts))
     try:
         done: FinishedRun[Outcome] = carry_out(made.session, made.plan, made.program)
     except (RefusedError, SiteUnreachableError) as error:

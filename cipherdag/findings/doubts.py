@@ -187,8 +187,8 @@ def row_details(rows: int, incomplete: Sequence[str] = ()) -> dict[str, Any]:
 
     Rows are those of all sites, 0 if not known; of incomplete columns some are left out.
     """
-    known: dict[str, Any] = {"incomplete_columns": list(incomplete)} if incomplete else {}
-    return known | ({"rows": rows} if rows else {})
+    details: dict[str, Any] = {"incomplete_columns": list(incomplete)} if incomplete else {}
+    return details | ({"rows": rows} if rows else {})
 
 
 def row_warnings(details: Mapping[str, Any], columns: int) -> Iterator[str]:

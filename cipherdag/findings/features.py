@@ -99,8 +99,8 @@ class SelectedFeatures(Finding):
 
     def report(self) -> Report:
         untested = f"No site could test {', '.join(self.untested)}."
-        known = CLOSED if self.opens_bits else ALONE
-        return Report(limits=(known, untested) if self.untested else (known,))
+        said = CLOSED if self.opens_bits else ALONE
+        return Report(limits=(said, untested) if self.untested else (said,))
 
     def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
         del identifiers

@@ -25,7 +25,7 @@ def render(
     """
     from markupsafe import Markup
 
-    picture, own = _asset("picture.css"), Markup("").join(map(_asset, scripts))
+    picture, script = _asset("picture.css"), Markup("").join(map(_asset, scripts))
     style = picture + _asset("page.css")
     return (
         _environment()
@@ -33,9 +33,9 @@ def render(
         .render(
             style=style,
             picture_style=picture,
-            script=own,
+            script=script,
             style_hash=_integrity(style),
-            script_hash=_integrity(own),
+            script_hash=_integrity(script),
             **content,
         )
     )

@@ -206,8 +206,8 @@ def _fresh(modulus: int) -> Any:
 
 def _with_key(context: Any, key: WordVector) -> Any:
     """A context of the same parameters with this secret key."""
-    place = struct.pack("<4Q", *context.seal_context().data.key_parms_id())
-    body = place + struct.pack("<Qd", key.size, 1.0) + _array(context, key)
+    level = struct.pack("<4Q", *context.seal_context().data.key_parms_id())
+    body = level + struct.pack("<Qd", key.size, 1.0) + _array(context, key)
     fields = _parameters(context) + _field(3, _field(1, _framed(context, body)))
     try:
         return _tenseal().context_from(fields, n_threads=1)
@@ -217,10 +217,10 @@ def _with_key(context: Any, key: WordVector) -> Any:
 
 def _vector(context: Any, ciphertext: WordVector, size: int) -> Any:
     """A ciphertext as TenSEAL's vector of so many residues; raises ShareError."""
-    place = struct.pack("<4Q", *context.seal_context().data.first_parms_id())
+    level = struct.pack("<4Q", *context.seal_context().data.first_parms_id())
     # not transformed, two polynomials, of this degree, one prime, scale, correction factor
     form = struct.pack("<?QQQdQ", False, 2, _DEGREE, 1, 1.0, 1)
-    body = place + form + _array(context, ciphertext)
+    body = level + form + _array(context, ciphertext)
     fields = _field(1, _varint(size)) + _field(2, _framed(context, body))
     try:
         return _tenseal().bfv_vector_from(context, fields)

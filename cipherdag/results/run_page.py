@@ -201,8 +201,8 @@ def limit_sentences(
         yield dropout_line(dropout)
     if len(run.sites) < FEWEST_SITES:
         yield "With fewer than three sites, a site can take its part off a sum."
-    if own := [each.quantity for each in run.opened if each.whose == Whose.ONE]:
-        yield f"These numbers are a single site's: {'; '.join(own)}."
+    if of_one := [each.quantity for each in run.opened if each.whose == Whose.ONE]:
+        yield f"These numbers are a single site's: {'; '.join(of_one)}."
     if finding.opens_bits:
         yield (
             "A bit is not protected: whether each test says dependent over all sites together is "

@@ -136,10 +136,10 @@ def release_blocks(releases: Releases, declared: Opened = ()) -> list[ReleaseBlo
     """What left every site, with the least and the most bytes; then what left some."""
     sent = {site: dict(_summed(records)) for site, records in releases.items()}
     first = next(iter(sent.values()), {})
-    common = tuple(each for each in first if all(each in own for own in sent.values()))
+    common = tuple(each for each in first if all(each in content for content in sent.values()))
     sites_by_kinds: dict[tuple[_Kind, ...], list[str]] = defaultdict(list)
-    for site, own in sent.items():
-        rest = tuple(each for each in own if each not in common)
+    for site, content in sent.items():
+        rest = tuple(each for each in content if each not in common)
         if rest or not common:
             sites_by_kinds[rest].append(site)
     blocks = [(common, list(sent), False)] if common else []
@@ -224,7 +224,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
 def release_history(records: Iterable[Release], declared: Declared = NOT_KNOWN) -> list[str]:
     """A site's ledger run by run and record by record, in sentences."""
     lines: list[str] = []
-    session, opened = None, ()
+    session = None
+    opened: Opened = ()
     for record in records:
         if record.session != session:
             session, opened = record.session, declared(record.session)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 from cipherdag.arrays import FloatVector
@@ -62,16 +61,14 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
         if question is None:
             raise OutputError("the record holds more sums than the plan asks for")
         rounds.append(
-            RoundReport(
+            RoundReport.of(
+                question,
+                opened_sum.array,
                 number=opened_sum.number,
-                kind=question.kind,
-                label=question.label,
-                values=len(opened_sum.array),
                 seconds=0.0,
                 bytes_sent_per_site={},
                 n_sites=len(opened_sum.participants),
                 n_cohort=len(plan.cohort),
-                aggregate=sha256(opened_sum.values).hexdigest(),
             )
         )
         compared += _compared(question, opened_sum.array)

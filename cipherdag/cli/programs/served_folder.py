@@ -138,14 +138,14 @@ class ServedFolder:
 
     def _check_entry(self, path: Path) -> None:
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
         except FileNotFoundError:  # a site that runs has just removed it
             return
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise OutputError(f"{path} is a link, and links are not followed", remedy=_NO_LINK)
-        if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+        if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
             raise OutputError(f"{path} is neither a file nor a folder", remedy="Remove it.")
-        if found.st_size > MAX_MESSAGE_BYTES and _is_read(path):
+        if status.st_size > MAX_MESSAGE_BYTES and _is_read(path):
             raise OutputError(
                 f"{path} is larger than {MAX_MESSAGE_BYTES} bytes", remedy="Look into it by hand."
             )

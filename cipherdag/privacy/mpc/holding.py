@@ -87,7 +87,7 @@ class Holding(Secret):
         factors = np.zeros((2, predicates.n_words), dtype=np.uint64)
         factors[:, batch.multiplied] = masked, dealt
         (opened, shared), (others, others_shared) = (
-            factors[:, predicates.quadratic[:, place]] for place in (1, 2)
+            factors[:, predicates.quadratic[:, factor]] for factor in (1, 2)
         )
         crossed = opened * others_shared + others * shared
         if not self._second:

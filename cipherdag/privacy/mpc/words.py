@@ -32,18 +32,18 @@ class WordPacking:
     The rings have 1 to 64 bits, shape (words,); all words together take ``n_bytes``.
     """
 
-    __slots__ = ("_kept", "_low", "n_bytes")
+    __slots__ = ("_low", "_used", "n_bytes")
 
     def __init__(self, widths: IntegerVector) -> None:
         self._low = low_bits(widths)
         lengths = -(-widths // 8)
-        self._kept = np.flatnonzero(np.arange(WORD_BYTES) < lengths[:, None])
-        self.n_bytes = self._kept.size
+        self._used = np.flatnonzero(np.arange(WORD_BYTES) < lengths[:, None])
+        self.n_bytes = self._used.size
 
     def pack(self, words: WordVector) -> bytes:
         """The words, each modulo its ``2**width``."""
         reduced = (words & self._low).astype("<u8", copy=False)
-        return reduced.view(np.uint8)[self._kept].tobytes()
+        return reduced.view(np.uint8)[self._used].tobytes()
 
     def unpack(self, packed: bytes) -> WordVector:
         """Undo `pack`.
@@ -54,7 +54,7 @@ class WordPacking:
         if len(packed) != self.n_bytes:
             raise MalformedMessageError("words of secure tests are cut short or too long")
         content = np.zeros(self._low.size * WORD_BYTES, dtype=np.uint8)
-        content[self._kept] = np.frombuffer(packed, dtype=np.uint8)
+        content[self._used] = np.frombuffer(packed, dtype=np.uint8)
         words = content.view("<u8").astype(np.uint64, copy=False)
         if (words > self._low).any():
             raise MalformedMessageError("a word of secure tests is not reduced")

@@ -123,11 +123,6 @@ def steps(columns: Sequence[ColumnValues]) -> set[Step]:
     return {*_by_codes(columns, few), *_by_order(columns, few)}
 
 
-def log_factorials(most: int) -> NDArray[np.float64]:
-    """Log k!, of k from 0 to ``most``."""
-    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
-
-
 def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
     coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
     if not coded:
@@ -242,6 +237,8 @@ def _by_order(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
 
 def _in_order(a: ColumnValues, b: ColumnValues) -> bool:
     """True if b is a monotone or a block-wise function of the numbers of a."""
+    from scipy.special import gammaln
+
     assert a.number is not None, "a column of numbers"
     then: Numbers = b.number if b.continuous else b.codes.astype(np.float64)  # type: ignore[union-attr, assignment]
     missing = np.isnan(a.number) | (np.isnan(then) if b.continuous else then < 0)
@@ -260,9 +257,8 @@ def _in_order(a: ColumnValues, b: ColumnValues) -> bool:
     else:
         if int((change != 0).sum()) != turns - 1:
             return False
-        arrangements = log_factorials(turns)[-1]
-    logs = log_factorials(len(then))
-    return bool(arrangements - logs[-1] + logs[counts].sum() < CHANCE)
+        arrangements = gammaln(turns + 1)
+    return bool(arrangements - gammaln(len(then) + 1) + gammaln(counts + 1).sum() < CHANCE)
 
 
 def _ranks(entry: ColumnValues, few: Codes) -> Codes:

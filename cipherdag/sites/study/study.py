@@ -15,7 +15,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -141,26 +141,9 @@ class Approval(_File, frozen=True):
     signature: bytes
 
 
-def new_request(
-    identity: SigningIdentity,
-    *,
-    name: str,
-    organisation: str,
-    study: str,
-    certificate_request: bytes,
-    versions: dict[str, str],
-) -> Request:
-    """A request, signed with the key it names."""
-    request = Request(
-        format=FORMAT,
-        name=name,
-        organisation=organisation,
-        study=study,
-        identity=identity.public,
-        certificate_request=certificate_request,
-        versions=versions,
-        proof=b"",
-    )
+def new_request(identity: SigningIdentity, **about: Any) -> Request:
+    """A request with these other fields, signed with the key it names."""
+    request = Request(format=FORMAT, identity=identity.public, proof=b"", **about)
     proof = identity.sign(REQUEST_DOMAIN, encoded(request))
     return msgspec.structs.replace(request, proof=proof)
 

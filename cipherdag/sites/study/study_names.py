@@ -42,10 +42,5 @@ def check_address(host: str, port: int) -> None:
     """Raise ParameterError for what is no host name or no port."""
     if not _HOST.fullmatch(host):
         raise ParameterError(f"{host[:80]!r} is not a host name")
-    check_port(port)
-
-
-def check_port(port: int) -> None:
-    """Raise ParameterError for what is no port."""
     if not 0 < port <= _MOST_PORTS:
         raise ParameterError(f"{port} is not a port")

@@ -106,8 +106,8 @@ class Column:
     def scores(self) -> tuple[float, ...]:
         """Its categories as numbers, by code; empty where one is no number, or for bins."""
         numbers = [parse_number(category) for category in self.categories]
-        known = tuple(number for number in numbers if number is not None)
-        return known if len(known) == len(numbers) else ()
+        values = tuple(number for number in numbers if number is not None)
+        return values if len(values) == len(numbers) else ()
 
     def category_name(self, code: int) -> str:
         """The meaning of a code: a category, or a bin between its edges."""

@@ -72,11 +72,11 @@ def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
     alphabets = {word: _alphabets(word) for word in words}
     usual = Counter(each for word in words for each in alphabets[word]).most_common(1)
     most = {usual[0][0]} if usual else set()
-    found: dict[str, tuple[str, ...]] = {}
-    for word, own in alphabets.items():
-        if len(own) > 1 or (len(word) > 1 and own - most):
-            found[word] = tuple(sorted(own))
-    return found | {visible(each): () for each in text if each in _BLANK_LETTERS}
+    mixed: dict[str, tuple[str, ...]] = {}
+    for word, letters in alphabets.items():
+        if len(letters) > 1 or (len(word) > 1 and letters - most):
+            mixed[word] = tuple(sorted(letters))
+    return mixed | {visible(each): () for each in text if each in _BLANK_LETTERS}
 
 
 def _alphabets(word: str) -> set[str]:
