@@ -7,7 +7,7 @@ answered by what the sites compute and summed in the clear: the sums are those o
 Coverage: 95 % intervals of the ratio between two arms, which the hospitals have in equal parts, and
 of the ratio per ten years. Level: both log-rank tests where the arms are alike; `more in the iller
 hospitals` has the arm more often where the hazard is larger. Power: the same tests where the ratio
-is 0.7; the test of all rows is done here of moved counts, too, where a result does not give it.
+is 0.7; the test of all rows is of exact counts alone.
 Curve: how often the intervals at a year and at three hold the chance of no event there.
 """
 
@@ -24,7 +24,6 @@ from plain_runs import driven
 
 from cipherdag import Survival
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.survival.outcome import tested_together
 from cipherdag.errors import DataError
 from cipherdag.sites.answers.site_view import SiteView
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.algorithms.survival.outcome import SurvivalOutcome
     from cipherdag.findings.survival import SurvivalAnalysis
     from cipherdag.sites.answers.site_view import SiteView
 
@@ -87,8 +85,8 @@ def site(rows: NDArray[np.float64], least: int) -> SiteView:
 
 def found(
     world: World, rng: np.random.Generator, least: int, **own: object
-) -> tuple[SurvivalAnalysis, SurvivalOutcome] | None:
-    """What the sums of one draw tell; None where too few sites tell of any group."""
+) -> SurvivalAnalysis | None:
+    """What the sums of one draw tell; None where there is no curve."""
     drawn = [world.patients(rng, place) for place in range(world.n_sites)]
     sites = [site(rows, least) for rows in drawn]
     named = {"time": "months", "event": "event", "edges": EDGES, "max_rows": 1 << 12}
@@ -100,7 +98,7 @@ def found(
         outcome = driven(algorithm.ask(facts), sites)
     except DataError:
         return None
-    return algorithm.conclude(outcome, facts), outcome
+    return algorithm.conclude(outcome, facts)
 
 
 def coverage(world: World, rng: np.random.Generator, least: int, draws: int, *, own: bool) -> dict:
@@ -110,7 +108,7 @@ def coverage(world: World, rng: np.random.Generator, least: int, draws: int, *, 
     log_ratios = []
     for _ in range(draws):
         drawn = found(world, rng, least, adjust=("arm", "age"), site_effect=own)
-        for ratio in drawn[0].model.ratios if drawn else ():
+        for ratio in drawn.model.ratios if drawn else ():
             if not ratio.fault:
                 held[ratio.column].append(ratio.low <= truth[ratio.column] <= ratio.high)
             if ratio.column == "arm" and not ratio.fault:
@@ -131,7 +129,7 @@ def rejected(world: World, rng: np.random.Generator, least: int, draws: int) -> 
     p_values: dict[str, list[float]] = {"within": [], "together": []}
     for _ in range(draws):
         drawn = found(world, rng, least, by="arm")
-        tests = (drawn[0].test, tested_together(drawn[1])) if drawn else ()
+        tests = (drawn.test, drawn.together) if drawn else ()
         for name, test in zip(p_values, tests, strict=False):
             if test is not None and test.p_value is not None:
                 p_values[name].append(test.p_value)
@@ -156,7 +154,7 @@ def curve(world: World, rng: np.random.Generator, least: int, draws: int) -> dic
         drawn = found(world, rng, least)
         if drawn is None:
             continue
-        (own,) = drawn[0].curves
+        (own,) = drawn.curves
         for year in YEARS:
             place = EDGES.index(year)
             truth = float(np.exp(-HAZARD * levels * year).mean())

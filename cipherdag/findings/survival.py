@@ -11,12 +11,10 @@ import msgspec
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.numerals import probability, shown
+from cipherdag.pages.numerals import probability, ranged, shown
 
 ALL_ROWS = "all"
-RESTRICTED = (
-    "Sites moved few events to later edges, so that medians and curves are near, not exact."
-)
+ROUNDED = "Counts were opened in whole units of {} rows, and are ranges; intervals cover them."
 BY_BIN = ("at_risk", "events", "survival", "low", "high")
 """What a curve has for every bin, in the order of the table ``curves``."""
 Numbers = tuple[float | None, ...]
@@ -28,8 +26,10 @@ class GroupCurve:
 
     Attributes:
         sites: How many sites tell of the group, 0 where they are too few.
-        events: Rows with the event in the bin.
-        at_risk: Rows without it when the bin begins.
+        rows: The least and the most rows that it can have; the same where counts are exact.
+        ended: How many with the event up to the last edge, likewise.
+        events: Rows with the event in the bin; about, where counts are ranges.
+        at_risk: Rows without it when the bin begins, likewise.
         survival: Estimated chance of no event up to the end of the bin; None without rows at risk.
         low: Lower end of its 95 % interval, likewise.
         high: Upper end, likewise.
@@ -39,6 +39,8 @@ class GroupCurve:
     """
 
     sites: int = 0
+    rows: tuple[int, int] = (0, 0)
+    ended: tuple[int, int] = (0, 0)
     events: tuple[int, ...] = ()
     at_risk: tuple[int, ...] = ()
     survival: Numbers = ()
@@ -49,7 +51,7 @@ class GroupCurve:
 
     @property
     def reported(self) -> bool:
-        """True if enough sites contribute to the curve."""
+        """True if there is a curve."""
         return bool(self.at_risk)
 
 
@@ -59,8 +61,9 @@ class GroupTest:
 
     Attributes:
         p_value: Chance of a larger statistic if all groups are alike; None without any.
-        observed: Events of every group.
-        expected: How many it would have if it had them as fast as all together.
+        observed: Events of every group; empty where some site restricts small counts.
+        expected: How many it would have if it had them as fast as all together, likewise.
+        excess: By how many those observed are more; empty of the test of all rows.
         sites: How many sites tell of it.
         groups: Which groups it compares, by place from 0; of the others no event is observed, and
             none expected. Empty in results of earlier revisions, which compare all.
@@ -73,6 +76,7 @@ class GroupTest:
     expected: tuple[float, ...]
     sites: int
     groups: tuple[int, ...] = ()
+    excess: tuple[float, ...] = ()
 
     def line(self, rows: str) -> str:
         """The test in one line; ``rows`` says which rows it compares."""
@@ -154,7 +158,7 @@ class SurvivalAnalysis(Finding):
             sites tell of it.
         together: The same of all rows as if of one site, in bins of time; None where some site
             restricts small counts, which this test does not bear.
-        restricted: Whether some site restricts small counts, and so moves events along a curve.
+        rounded_to: In how large units counts of all sites are known; 1 if they are exact.
         all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
     """
 
@@ -173,12 +177,12 @@ class SurvivalAnalysis(Finding):
     test: GroupTest | None = None
     together: GroupTest | None = None
     model: HazardModel | None = None
-    restricted: bool = False
+    rounded_to: int = 1
     all_rows: int = 0
 
     @property
     def decisions(self) -> bytes:
-        counts = [(curve.sites, curve.events, curve.at_risk) for curve in self.curves]
+        counts = [(each.sites, each.rows, each.ended, each.events) for each in self.curves]
         tests = [test and (test.statistic, test.dof) for test in (self.test, self.together)]
         model = None if self.model is None else self.model.decisions
         return msgspec.json.encode([self.edges, counts, tests, model])
@@ -229,7 +233,7 @@ class SurvivalAnalysis(Finding):
 
     @property
     def headline(self) -> str:
-        return f"{sum(sum(curve.events) for curve in self.curves)} events ({self.event_name})"
+        return f"{ranged(*self._total('ended'))} events ({self.event_name})"
 
     @property
     def test_lines(self) -> list[str]:
@@ -237,34 +241,40 @@ class SurvivalAnalysis(Finding):
         tests = ("stratified by site", self.test), ("of the rows of all sites", self.together)
         return [test.line(rows) for rows, test in tests if test is not None]
 
+    def _total(self, counted: str) -> tuple[int, int]:
+        ranges = [getattr(curve, counted) for curve in self.curves]
+        return sum(least for least, _ in ranges), sum(most for _, most in ranges)
+
     def _group_rows(self) -> Cells:
         """A row per group; None of the test where there is none, or it leaves the group out."""
-        observed: list[int | None] = [None] * len(self.curves)
-        expected: list[float | None] = [None] * len(self.curves)
-        if self.test:
-            for k in self.test.groups or range(len(observed)):
-                observed[k], expected[k] = int(self.test.observed[k]), self.test.expected[k]
+        none: tuple[float | None, ...] = (None,) * len(self.curves)
+        tests = [none, none, none]
+        if test := self.test:
+            events = tuple(map(int, test.observed))
+            for number, each in enumerate((events, test.expected, test.excess)):
+                by_group = {k: each[k] for k in test.groups or range(len(each)) if each}
+                tests[number] = tuple(map(by_group.get, range(len(none))))
         return [
-            (name, curve.sites, curve.at_risk[0], sum(curve.events), *curve.median, d, e)
+            (name, curve.sites, *curve.rows, *curve.ended, *curve.median, *test)
             if curve.reported
-            else (name, curve.sites, *(None,) * 7)
-            for name, curve, d, e in zip(
-                self.group_names, self.curves, observed, expected, strict=True
-            )
+            else (name, curve.sites, *(None,) * 10)
+            for name, curve, *test in zip(self.group_names, self.curves, *tests, strict=True)
         ]
 
     def lines(self, n_sites: int) -> list[str]:
         del n_sites  # those that were asked are counted
-        count = sum(curve.at_risk[0] for curve in self.curves if curve.reported)
-        of = f" of {self.all_rows:,}" if count < self.all_rows else ""
+        least, most = self._total("rows")
+        of = f" of {self.all_rows:,}" if most < self.all_rows else ""
         until = f"up to {self.time} {self.edges[-1]:g}"
-        head = f"{count:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
+        rows = f"{ranged(least, most)}{of} rows of {self.n_sites} sites"
+        head = f"{rows}, event: {self.event_name}, {until}:"
         groups = [(row[0], _line(self.time, row)) for row in self.cells("groups")]
         lines = ["", head, *aligned(groups)]
-        lines += [RESTRICTED] if self.restricted else []
+        lines += [ROUNDED.format(self.rounded_to)] if self.rounded_to > 1 else []
         lines += ["", *self.test_lines] if self.test or self.together else []
-        rows = self.cells("hazard_ratios")
-        ratios = [(row[0], _ratio(*row[1:5])) for row in rows if row[1] is not None]
+        ratios = [
+            (row[0], _ratio(*row[1:5])) for row in self.cells("hazard_ratios") if row[1] is not None
+        ]
         lines += ["", "Ratios of hazards, all else alike:", *aligned(ratios)] if ratios else []
         return lines
 
@@ -312,13 +322,16 @@ class SurvivalAnalysis(Finding):
             columns=(
                 Column("group", str, "The group, or `all`."),
                 Column("sites", int, "The sites that tell of it."),
-                Column("rows", float, "The rows at risk at the beginning."),
-                Column("events", float, "The events in all bins."),
+                Column("rows", float, "The rows at risk at the beginning, at least."),
+                Column("rows_most", float, "At most; the same where counts are exact."),
+                Column("events", float, "The events in all bins, at least."),
+                Column("events_most", float, "At most."),
                 Column("median", float, "The end of the bin in which the curve falls to a half."),
                 Column("median_low", float, "The lower end of its interval at 95 %."),
                 Column("median_high", float, "The upper end."),
                 Column("observed", float, "The events in the stratified test, if it has any."),
                 Column("expected", float, "How many it would have if all groups were alike."),
+                Column("excess", float, "By how many it has more than expected."),
             ),
             rows=_group_rows,
             saved="never",
@@ -329,8 +342,8 @@ class SurvivalAnalysis(Finding):
             columns=(
                 Column("group", str, "The group, or `all`."),
                 Column("time", float, "The upper edge of the bin."),
-                Column("at_risk", int, "The rows at risk when it begins."),
-                Column("events", int, "The rows with the event in it."),
+                Column("at_risk", int, "The rows at risk when it begins; about, if rounded."),
+                Column("events", int, "The rows with the event in it, likewise."),
                 Column("survival", float, "The estimated chance of no event up to the edge."),
                 Column("low", float, "The lower end of its interval at 95 %."),
                 Column("high", float, "The upper end; NaN without rows at risk."),
@@ -358,15 +371,18 @@ class SurvivalAnalysis(Finding):
 
 def _line(time: str, row: tuple[Any, ...]) -> str:
     """A row of the table ``groups`` in one line of a terminal."""
-    _, sites, rows, events, median, low, high, observed, expected = row
+    _, sites, rows, most, events, last, median, low, high, observed, expected, excess = row
     if rows is None:
-        return "withheld: too few sites have enough rows with the event, and without"
+        return "withheld: too few rows, or too few sites tell of it"
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
     half = "no median yet" if median is None else f"median {time} {shown(median)} (95 %: {ends})"
-    line = f"{rows:,} rows at {sites} sites, {events:,} events, {half}"
-    if observed is None:
-        return line
-    return f"{line}; over all follow-up {observed:,} events, {expected:.1f} expected"
+    line = f"{ranged(rows, most)} rows at {sites} sites, {ranged(events, last)} events, {half}"
+    if observed is not None:
+        return f"{line}; over all follow-up {observed:,} events, {expected:.1f} expected"
+    if excess is not None:
+        more = "more" if excess >= 0.0 else "fewer"
+        return f"{line}; over all follow-up {abs(excess):.1f} events {more} than expected"
+    return line
 
 
 def _ratio(ratio: float, low: float, high: float, p_value: float) -> str:

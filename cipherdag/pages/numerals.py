@@ -23,6 +23,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
+def ranged(least: int, most: int) -> str:
+    """A count, or the range that it lies in: "11 to 21"."""
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def shown(value: float) -> str:
     """A number with at most four digits, with an exponent only where that helps."""
     if isinstance(value, int):

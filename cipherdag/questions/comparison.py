@@ -136,7 +136,7 @@ def secure_lowest(
         if first:
             thresholds = _around(lowest, highest, near, count)[None]
         else:
-            arity = _arity(int((high[asked] - low[asked]).max()) + 1, count + 1)
+            arity = fewest_parts(int((high[asked] - low[asked]).max()) + 1, count + 1)
             thresholds = _thresholds(low[asked], high[asked], arity)
         answers = yield from secure_any(ask(asked, thresholds))
         exceeded = answers.reshape(asked.size, -1).sum(axis=1)
@@ -154,7 +154,7 @@ def secure_lowest(
     return groups, low[groups]
 
 
-def _arity(values: int, most: int) -> int:
+def fewest_parts(values: int, most: int) -> int:
     """The fewest parts that resolve ``values`` values in as many rounds as ``most`` parts need."""
     rounds = 1
     while most**rounds < values:

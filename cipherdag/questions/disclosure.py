@@ -73,9 +73,12 @@ class Quantity(StrEnum):
     SUMS = "sums and squares of numbers"
     COUNTS = "counts of categories, and of numbers up to public marks"
     LEFT_OUT = "whether any site leaves out, or draws in, rows or values"
-    EVENTS = "events, and rows at risk, in each bin of time"
+    EVENTS = "where no site restricts small counts, events and rows at risk in each bin of time"
+    CELL_SIZE = "its min_cell_size"
+    GROUP_COUNTS = "rows of groups, and events and other ends up to each edge"
     NEGATIVE = "whether any time is below 0"
     LOG_RANK = "events of each group, those expected, and their covariances"
+    EXCESS = "by how much events of groups exceed those expected, and their covariances"
     HAZARDS = "partial likelihoods, gradients and Hessians of Cox models"
     RISK_SETS = "sums over the rows at risk in each bin, from which those of few rows may follow"
     ARMS = "rows, means and weights of each arm, and their derivatives"
@@ -94,6 +97,7 @@ class Precision(StrEnum):
     """How exactly a quantity is opened."""
 
     BIT = "one bit each"
+    UNITS = "counts in whole min_cell_sizes"
     EXACT = "exact sums"
     ROUNDED = "rounded sums"
     NOISY = "sums with noise"
@@ -134,7 +138,8 @@ class Disclosure(msgspec.Struct, frozen=True, order=True):
     @property
     def sealed(self) -> bool:
         """Whether answers leave in sealed parts, from which it is computed."""
-        return self.precision == Precision.BIT and self.whose == Whose.ALL
+        by_bits = self.precision in (Precision.BIT, Precision.UNITS)
+        return by_bits and self.whose == Whose.ALL
 
 
 def _each(
@@ -144,6 +149,7 @@ def _each(
 
 
 bits, sums = partial(_each, Precision.BIT), partial(_each, Precision.EXACT)
+in_units = partial(_each, Precision.UNITS)
 rounded, noisy = partial(_each, Precision.ROUNDED), partial(_each, Precision.NOISY)
 once_more, coarse = partial(_each, Precision.AGAIN), partial(_each, Precision.COARSE)
 of_one = partial(_each, Precision.ROUNDED, whose=Whose.ONE)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, NewtonAscent, newton_step, step_parts
 from cipherdag.statistics.p_values import WIDTH
 from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, logarithm, product, solve
@@ -62,29 +62,104 @@ def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
     survival = np.where(there, np.cumprod(1.0 - events / rows), np.nan)
     left = np.where(rows > events, rows - events, 1.0)
     variance = np.cumsum(events / (rows * left))
-    inside = there & (survival < 1.0) & (survival > 0.0)
-    chance = np.where(inside, survival, HALF)
-    reach = np.exp(WIDTH * np.sqrt(variance) / np.abs(np.log(chance)))
-    low, high = (np.where(inside, chance**power, survival) for power in (reach, 1.0 / reach))
+    low, high = (_end(survival, variance, sign) for sign in (1.0, -1.0))
     return Curve(survival, low, high)
 
 
-def actuarial_curve(events: FloatVector, at_risk: FloatVector, beyond: float) -> Curve:
-    """Estimate the survival curve where times of censoring within a bin are unknown.
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundedCounts:
+    """A `RoundedCounts` has counts of a group in whole units, of which each is less than one off.
 
-    Censored rows count as at risk in half of their bin. The interval reaches from the lower end of
-    the curve whose rows are all censored before the events of the bin to the upper end of that
-    whose rows are all censored after them: at any exact times the curve lies between these two.
-
-    ``at_risk`` are the rows without an event when a bin begins, ``beyond`` those after the last.
+    In units of 1 they are exact. ``events`` and other ``ends`` up to the ``edges`` have shape (B,).
     """
-    censored = at_risk - events - np.append(at_risk[1:], beyond)
-    half = survival_curve(events, at_risk - HALF * censored)
-    without = at_risk - censored
-    first = survival_curve(events, np.where(without > 0, without, at_risk))
-    last = survival_curve(events, at_risk)
-    wide = bool((last.high - first.low > MOST_WIDENED * (half.high - half.low)).any())
-    return Curve(half.survival, first.low, last.high, coarse=wide)
+
+    events: IndexArray
+    ends: IndexArray
+    rows: int
+    unit: int
+    edges: FloatVector
+
+    @property
+    def most_rows(self) -> int:
+        """Find the largest number of rows that there can be."""
+        return (self.rows + 1) * self.unit - 1
+
+    @property
+    def least_rows(self) -> int:
+        """Find the smallest: as many as have ended, or more."""
+        return self.unit * max(self.rows, int(self.events[-1] + self.ends[-1]))
+
+    def between(self, units: IndexArray, others: IndexArray) -> tuple[IndexArray, IndexArray]:
+        """Bound ``units`` of events or ends up to each edge, beside at least ``others``."""
+        low = units * self.unit
+        high = np.minimum(low + self.unit - 1, self.most_rows - others * self.unit)
+        return low, np.maximum(np.minimum.accumulate(high[::-1])[::-1], low)
+
+    def about(self, units: IndexArray) -> FloatVector:
+        """Interpolate events or ends between the times at which they reach whole units.
+
+        Several that are reached in one bin are so at equal distances within it; past the last one
+        half a unit more comes until the last edge.
+        """
+        times, reached = np.append(0.0, self.edges), np.append(0, units)
+        numbers = np.arange(1, reached[-1] + 1)
+        after = np.searchsorted(reached, numbers)
+        within = (numbers - reached[after - 1]) / (reached[after] - reached[after - 1] + 1)
+        passed = times[after - 1] + (times[after] - times[after - 1]) * within
+        most = self.unit * reached[-1] + HALF * (self.unit - 1)
+        where = np.concatenate([[0.0], passed, [times[-1]]])
+        what = np.concatenate([[0.0], self.unit * numbers, [most]])
+        return np.clip(
+            np.interp(self.edges, where, what), units * self.unit, (units + 1) * self.unit - 1
+        )
+
+    def bins(self) -> tuple[FloatVector, FloatVector, FloatVector]:
+        """Estimate events in each bin, rows at risk when it begins, and ends within it."""
+        events, ends = self.about(self.events), self.about(self.ends)
+        rows = max(HALF * (self.least_rows + self.most_rows), events[-1] + ends[-1])
+        at_risk = rows - np.append(0.0, (events + ends)[:-1])
+        return np.diff(events, prepend=0.0), at_risk, np.diff(ends, prepend=0.0)
+
+
+def curve_of(counts: RoundedCounts, *, halved: bool) -> Curve:
+    """Estimate the survival curve where counts are rounded, and times in a bin are unknown.
+
+    The interval reaches from the lower end of a curve of as many events and other ends up to each
+    edge, of as few rows, as can be, to the upper end of that of as few of both and as many rows.
+    With ``halved`` rows end without the event anywhere in a bin, and are at risk in half of it: in
+    the first of these curves before all events of the bin, in the other one after them. Else they
+    are at risk in the whole bin.
+    """
+    events, at_risk, ends = counts.bins()
+    curve = survival_curve(events, np.maximum(at_risk - HALF * halved * ends, events))
+    least, most = counts.between(counts.events, counts.ends)
+    fewest, gone = counts.between(counts.ends, counts.events)
+    before = gone if halved else _before(gone)
+    lowest = _path(counts.least_rows - _before(most) - before, most)
+    highest = _path(counts.most_rows - _before(least) - _before(fewest), least)
+    survival = np.clip(curve.survival, lowest.survival, highest.survival)
+    low, high = (np.where(np.isnan(survival), np.nan, x) for x in (lowest.low, highest.high))
+    wide = bool((high - low > MOST_WIDENED * (curve.high - curve.low)).any())
+    return Curve(survival, low, high, coarse=wide and counts.unit == 1)
+
+
+def _before(up_to: IndexArray) -> IndexArray:
+    """Shift counts up to each edge to the edge before."""
+    return np.append(0, up_to[:-1])
+
+
+def _path(at_risk: IndexArray, up_to: IndexArray) -> Curve:
+    """Estimate the curve of events up to each edge, all of which are at risk in their bin."""
+    events = np.diff(up_to, prepend=0)
+    return survival_curve(events, np.maximum(at_risk, np.maximum(events, 1)))
+
+
+def _end(survival: FloatVector, variance: FloatVector, sign: float) -> FloatVector:
+    """Find the lower end of the interval on the scale log(-log S), or with -1 the upper one."""
+    inside = (survival > 0.0) & (survival < 1.0)
+    chance, spread = np.where(inside, survival, HALF), np.where(inside, variance, 0.0)
+    power = np.exp(sign * WIDTH * np.sqrt(spread) / np.abs(np.log(chance)))
+    return np.where(inside, chance**power, survival)
 
 
 def median_of(edges: FloatVector, curve: Curve) -> tuple[float | None, float | None, float | None]:

@@ -128,7 +128,7 @@ def test_whatever_a_site_draws_or_blurs_its_key_draws():
                     moved.add(kind(part))
     assert moved >= {
         ("EdgeVotes", True), ("SiteDifferences", False), ("LogLikelihoods", False),
-        ("Moments", False), ("SurvivalCounts", False),
+        ("Moments", False), ("LogRankSums", False),
         ("EffectSums", False), ("EffectSums placebo", False), ("EffectSums random-cause", False),
     }  # fmt: skip
 

@@ -101,6 +101,10 @@ def test_every_variant_opens_only_what_it_declares(variant):
     opens_only_what_it_declares(Trial(algorithm=algorithm, data=data))
 
 
+def test_rounded_counts_open_only_what_is_declared():
+    opens_only_what_it_declares(replayed("survival verdicts"))
+
+
 def named(text):
     """The quantities of a text, of two the longer one where it holds the other."""
     text, found = html.unescape(text), set()

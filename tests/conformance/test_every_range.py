@@ -44,6 +44,7 @@ SIGNED = {
     ("LogLikelihoods", ""): {0},
     ("ColumnSums", ""): {1},
     ("SurvivalCounts", ""): {5},
+    ("LogRankSums", ""): {1, 2},
     ("HazardSteps", ""): {0},
     ("HazardSums", ""): {1},
     ("EffectSums", ""): {0},
@@ -77,6 +78,7 @@ def federations():
     followed["c"], followed["d"] = rng.integers(0, 3, 300), rng.normal(size=300)
     return {
         "followed": Federation.split(followed, 3, seed=0),
+        "few followed": Federation.split(followed, 3, seed=0),
         "still": Federation.split(still, 3, seed=0),
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
@@ -116,6 +118,7 @@ RUNS = [
         (Survival(time="a", event="b", by="c", adjust=("c", "d"), site_effect=own), "followed")
         for own in (False, True)
     ),
+    (Survival(time="a", event="b", by="c"), "few followed"),
     *(
         (
             Effect(treatment="e", outcome="a", adjust="b,c", estimator=own, refute=own != "ipw"),

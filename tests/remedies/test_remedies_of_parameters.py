@@ -226,4 +226,4 @@ def test_a_named_column_of_one_value_takes_part_by_a_schema(held):
         )
     )
     curve = Federation.split(rows, 3, schema=schema).run(survival).finding.curves[0]
-    assert (sum(curve.events) > 800, curve.survival[-1] == 1.0) == (held == "yes", held == "no")
+    assert (sum(curve.events) > 800, curve.high[-1] == 1.0) == (held == "yes", held == "no")

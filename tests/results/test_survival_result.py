@@ -8,15 +8,18 @@ import pytest
 from followed_patients import EDGES, wards
 from report_run import altered, page_of
 
-from cipherdag import Federation, Survival, SurvivalAnalysis
+from cipherdag import Federation, Policy, Survival, SurvivalAnalysis
 from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 
+EXACT = Policy(min_cell_size=0, questions=QUESTION_KINDS)
 HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
 def result():
-    federation = Federation.simulate(wards(), schema=infer_schema([*wards().values()]))
+    schema = infer_schema([*wards().values()])
+    federation = Federation.simulate(wards(), schema=schema, policy=EXACT)
     own = Survival(time="months", event="died", by="arm", edges=EDGES, adjust=("arm", "age"))
     return federation.run(own)
 
@@ -56,6 +59,7 @@ def test_every_number_of_the_page_is_the_result_s(result):
         ("Events", [sum(own.events) for own in result.finding.curves]),
         ("Observed", [int(own) for own in result.finding.test.observed]),
         ("Expected", result.finding.test.expected),
+        ("More than expected", result.finding.test.excess),
     ):
         shown = page.column("group-table", heading, values=True)
         assert shown == [[str(own)] for own in numbers]
@@ -104,7 +108,7 @@ def test_the_terminal_has_every_group_and_the_test(result):
 
 def test_events_beyond_the_last_edge_are_those_of_the_test_alone():
     asked = Survival(time="months", event="died", by="arm", edges=EDGES[:3])
-    found = Federation.simulate(wards()).run(asked)
+    found = Federation.simulate(wards(), policy=EXACT).run(asked)
     text, page = "\n".join(found.lines()), page_of(found)
     events = found.table("curves").groupby("group")["events"].sum()
     tested = zip(
@@ -119,6 +123,27 @@ def test_events_beyond_the_last_edge_are_those_of_the_test_alone():
         assert f"over all follow-up {observed:,.0f} events, {expected:.1f} expected" in text
     assert page.column("group-table", "Events", values=True) == [[str(own)] for own in events]
     assert sum(found.finding.test.observed) == pytest.approx(sum(found.finding.test.expected))
+
+
+def test_by_default_counts_are_ranges_everywhere():
+    asked = Survival(time="months", event="died", by="arm", edges=EDGES)
+    result = Federation.simulate(wards()).run(asked)
+    text, page = "\n".join(result.lines()), page_of(result)
+    for heading, numbers in (
+        ("Rows", [own.rows[0] for own in result.finding.curves]),
+        ("Events", [own.ended[0] for own in result.finding.curves]),
+        ("More than expected", result.finding.test.excess),
+    ):
+        shown = page.column("group-table", heading, values=True)
+        assert shown == [[str(own)] for own in numbers]
+    for own, more in zip(result.finding.curves, result.finding.test.excess, strict=True):
+        assert f"{own.rows[0]:,} to {own.rows[1]:,} rows at 3 sites" in text
+        assert f"{abs(more):.1f} events {'more' if more > 0 else 'fewer'} than expected" in text
+    low, high = (sum(own.ended[end] for own in result.finding.curves) for end in (0, 1))
+    assert f"{low:,} to {high:,} events" in repr(result)
+    assert result.finding.test.observed == ()
+    saved = json.loads(json.dumps(result.to_dict()))
+    assert SurvivalAnalysis.from_json(saved).curves == result.finding.curves
 
 
 def test_where_only_sites_know_the_names_groups_have_numbers(result):

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from followed_patients import ward
 from followed_patients import wards as hospitals
 
 from cipherdag import (
@@ -17,6 +18,7 @@ from cipherdag import (
     FedFCI,
     FedPC,
     GraphCheck,
+    Policy,
     RFcd,
     Scoring,
     Survival,
@@ -27,6 +29,7 @@ from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.graphs.networks import asia
 from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.testing import Trial
 
 SMALL = {
@@ -36,6 +39,7 @@ SMALL = {
 
 
 DRAWN = CausalGraph.from_edges("1234", [("1", "2"), ("4", "2"), ("2", "3")])
+PLACES = {"months": "1", "died": "2", "arm": "3", "age": "4"}
 FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
 
 
@@ -57,6 +61,14 @@ class Often(Trial):
 @cache
 def drafted(trial):
     return infer_schema([*trial.data.values()])
+
+
+class Restricted(Often):
+    """Its sites restrict small counts."""
+
+    def federation(self, **changes):
+        policy = Policy(questions=QUESTION_KINDS, allow_unprotected=True, min_cell_size=11)
+        return Often.federation(self, **({"policy": policy} | changes))
 
 
 @cache
@@ -113,8 +125,7 @@ def measured():
 @cache
 def followed():
     """Times until an event; columns are called by their places, as where only sites know names."""
-    places = {"months": "1", "died": "2", "arm": "3", "age": "4"}
-    return {name: own.rename(columns=places) for name, own in hospitals().items()}
+    return {name: own.rename(columns=PLACES) for name, own in hospitals().items()}
 
 
 @cache
@@ -168,7 +179,15 @@ CLOSED = [
     *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
     "fedboss verdicts",
     "fedboss of any columns verdicts",
+    "survival verdicts",
 ]
+
+
+@cache
+def followed_closely():
+    """Four sites of patients, whose counts are opened by comparisons alone."""
+    data = {f"ward-{part}": ward(300, part).rename(columns=PLACES) for part in range(4)}
+    return Restricted(algorithm=Survival(time="1", event="2", by="3"), data=data)
 
 
 @cache
@@ -176,16 +195,17 @@ def replayed(name):
     """A trial of an algorithm, also with another search, or of FedPC with a kind of evidence."""
     if name in ALGORITHMS:
         return trial(name)
+    if name == "survival verdicts":
+        return followed_closely()
     if name == "fedfci rfci":
         return Often(algorithm=FedFCI(search="rfci"), data=clinics(8))
     if name.startswith("fedcmfs "):
         own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="bits")
         return Often(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
-    if name.startswith("fedboss "):
-        own = FedBOSS(reveal="bits")
-        return Often(algorithm=own, data=beds() if "any columns" in name else wards(6))
     if name.endswith(" verdicts"):
-        own = FedPC(evidence=name.split(" ")[1], reveal="bits")
+        boss = name.startswith("fedboss ")
+        kind = {} if boss else {"evidence": name.split(" ")[1]}
+        own = (FedBOSS if boss else FedPC)(reveal="bits", **kind)
         return Often(algorithm=own, data=beds() if "any columns" in name else wards(6))
     return Often(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
 

@@ -15,11 +15,12 @@ from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.algorithms.survival.hazard_ratios import first_step, fitted, model_of
 from cipherdag.algorithms.survival.outcome import (
+    BEYOND,
     SurvivalOutcome,
-    compared,
-    counted_of,
-    curve_of,
+    exact_counts,
+    group_curve,
     round_edges,
+    rounded_counts,
     tested,
     tested_together,
 )
@@ -29,12 +30,14 @@ from cipherdag.errors import DataError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.disclosure import Disclosure, joined
+from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals
 from cipherdag.questions.estimation.survival import (
     MOST_BINS,
     MOST_COLUMNS,
     MOST_GROUPS,
     HazardSteps,
     HazardSums,
+    LogRankSums,
     SurvivalCounts,
     column_count,
 )
@@ -43,8 +46,6 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
 
 USUAL_BINS = 20
-BEYOND = float(np.finfo(np.float64).max)
-"""Upper edge of the bin of all that is beyond the others: how many are still at risk there."""
 Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
 
 
@@ -120,8 +121,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
 
         Returns:
             The outcome, after four rounds, or two where one site alone may answer; of groups one or
-            two more, and one for each time that groups are left out of the test; two more, or one,
-            for every step of a Cox model.
+            two more, and one for each time that groups are left out of the test; where some site
+            restricts small counts, about four more, of which three or so find totals; two more, or
+            one, for every step of a Cox model.
 
         Raises:
             ParameterError: A column is not there, or not of its kind.
@@ -146,16 +148,21 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             "complete_in": tuple(sorted({by, *adjust} - {-1})),
             "max_rows": self.max_rows,
         }
-        edges = np.array((*self._edges(kinds, time), BEYOND), dtype="<f8").tobytes()
+        edges = np.array(self._edges(kinds, time))
         self._check_model(kinds, adjust)
-        question = SurvivalCounts(**rows, edges=edges, by=by)
-        question, sums = yield from compared(question, facts.min_contributors)
-        outcome = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
+        groups = rows | {"by": by}
+        least, n_sites = facts.min_contributors, facts.present.n_sites
+        if kinds.restricted:
+            outcome = yield from rounded_counts(groups, edges, least, n_sites, kinds.rows)
+        else:
+            outcome = yield from exact_counts(groups, edges, least, n_sites)
         outcome = replace(outcome, all_rows=kinds.rows)
         if not outcome.disclosed.any():
             raise DataError(
-                "too few sites tell of any group: each needs a min_cell_size of rows with the "
-                "event, and as many without, in one group, and no time below 0",
+                f"no group has {outcome.unit} rows at all sites together"
+                if kinds.restricted
+                else "too few sites tell of any group: each needs rows in one group, and no time "
+                "below 0",
                 remedy="Look at each site's times and events, or compare fewer groups; a site with "
                 "a time below 0 says so in its log.",
             )
@@ -176,21 +183,21 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             event_category=self.event_category,
             by=by,
             edges=tuple(outcome.edges.tolist()),
-            curves=tuple(curve_of(outcome, group, halved=halved) for group in groups),
+            curves=tuple(group_curve(outcome, group, halved=halved) for group in groups),
             n_sites=outcome.n_sites,
             test=tested(outcome),
-            together=None if outcome.restricted else tested_together(outcome),
+            together=None if outcome.unit > 1 else tested_together(outcome),
             model=None if model is None else model_of(model, facts.names),
-            restricted=outcome.restricted,
+            rounded_to=outcome.unit,
             all_rows=outcome.all_rows,
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Counts in bins of time, and steps of a Cox model."""
+        """Counts by edges of time, rounded or not, a test, and steps of a Cox model."""
         model = HazardSteps.discloses if self.site_effect else HazardSums.discloses
         return joined(
             Columns(n_variables=1).disclosures,
-            SurvivalCounts.discloses,
+            *(kind.discloses for kind in (SurvivalCounts, CellSizes, RoundedTotals, LogRankSums)),
             model if self.adjust else (),
         )
 

@@ -1,35 +1,44 @@
-"""Which groups are compared and in which bins of time; curves and tests from the opened counts."""
+"""Which groups are compared and in which bins of time; curves and tests from the opened counts.
+
+Where no site restricts small counts, the sites that contribute to a group are counted, and sums are
+exact. Where some site does, totals of all sites are opened in whole units alone, so that no site
+has to be left out of a curve, and the test tells no count.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from cipherdag.algorithms.survival.hazard_ratios import Fitted
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import DataError
 from cipherdag.findings.survival import GroupCurve, GroupTest
 from cipherdag.questions.encodings import require_possible, segments
-from cipherdag.questions.estimation.survival import FEWEST_GROUPS, SurvivalCounts
+from cipherdag.questions.estimation.rounded_totals import CellSizes, rounded_totals
+from cipherdag.questions.estimation.survival import FEWEST_GROUPS, LogRankSums, SurvivalCounts
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.survival import (
     LogRank,
     LogRankParts,
-    actuarial_curve,
+    RoundedCounts,
+    curve_of,
     log_rank,
     log_rank_parts,
     median_of,
-    survival_curve,
 )
 
-Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
+Compared = TypeVar("Compared", SurvivalCounts, LogRankSums)
 
 STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
+BEYOND = float(np.finfo(np.float64).max)
+"""Upper edge of the bin of all that is beyond the others: how many are still at risk there."""
 SPREADS = 2.0
 """How many typical spreads beyond about the mean the last bin ends."""
 SHARE = 0.5
@@ -55,7 +64,9 @@ def round_edges(mean: float, unit: float, bins: int) -> tuple[float, ...]:
     return tuple(float(width * number) for number in range(1, count + 1))
 
 
-def compared(question: SurvivalCounts, min_contributors: int) -> Comparing:
+def compared(
+    question: Compared, min_contributors: int
+) -> Generator[Question, FloatVector, tuple[Compared, FloatVector]]:
     """The sums of groups, and of the test of those that enough sites contribute to together.
 
     Sites say to which groups they contribute, and then whether they do to all that may be compared,
@@ -91,37 +102,36 @@ def compared(question: SurvivalCounts, min_contributors: int) -> Comparing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOutcome:
-    """The opened sums of G groups in B bins of time.
+    """What was opened of G groups in B bins of time.
 
     Attributes:
         members: Positions of time, event and groups; of one group -1.
-        edges: Upper edge of every bin, shape (B,).
-        events: Rows with the event, shape (G, B).
-        at_risk: Rows at risk, shape (G, B).
-        beyond: Rows at risk after the last bin, shape (G,).
+        counts: Of every group.
         sites: How many sites contribute to a group, shape (G,).
         within: The log-rank sums within the sites, summed over them.
         comparing: How many sites contribute to these.
         compared: Which groups they are of.
         n_sites: How many were asked.
-        restricted: Whether some site restricts small counts.
+        unit: The largest ``min_cell_size``, of which counts are opened in whole; 1 if exact.
         all_rows: How many rows the sites hold.
         fitted: The Cox model; None where none was asked for.
     """
 
     members: tuple[int, int, int]
-    edges: FloatVector
-    events: FloatVector
-    at_risk: FloatVector
-    beyond: FloatVector
+    counts: tuple[RoundedCounts, ...]
     sites: IndexArray
     within: LogRankParts
     comparing: int
     compared: tuple[int, ...]
     n_sites: int
-    restricted: bool
+    unit: int = 1
     all_rows: int = 0
     fitted: Fitted | None = None
+
+    @property
+    def edges(self) -> FloatVector:
+        """Upper edge of every bin, shape (B,)."""
+        return self.counts[0].edges
 
     @property
     def disclosed(self) -> BoolVector:
@@ -129,46 +139,111 @@ class SurvivalOutcome:
         return self.sites > 0
 
 
-def counted_of(
-    question: SurvivalCounts, sums: FloatVector, n_sites: int, *, restricted: bool
-) -> SurvivalOutcome:
-    """The counts among the sums; the last bin of the question is all that is beyond the others.
+def exact_counts(
+    rows: dict[str, Any], edges: FloatVector, min_contributors: int, n_sites: int
+) -> Generator[Question, FloatVector, SurvivalOutcome]:
+    """Ask for sums, with a bin more of all that is beyond the edges.
 
     Raises:
         DataError: Some site has a time below 0.
         AggregateRangeError: The counts contradict each other.
     """
+    packed = np.append(edges, BEYOND).astype("<f8").tobytes()
+    question, sums = yield from compared(SurvivalCounts(**rows, edges=packed), min_contributors)
+    return counted_of(question, sums, n_sites)
+
+
+def counted_of(question: SurvivalCounts, sums: FloatVector, n_sites: int) -> SurvivalOutcome:
+    """The counts among the sums; the last bin of the question is all that is beyond the others."""
     events, at_risk, impossible, observed, expected, upper, sites = segments(
         question.encodings, sums
     )
+    _check_times(impossible)
+    shape = question.n_groups, question.n_bins
+    whole = (np.rint(each).astype(np.int64).reshape(shape) for each in (events, at_risk))
+    ended, exposed = whole
+    left = exposed - ended
+    holds = (left >= 0).all() and (left[:, :-1] >= exposed[:, 1:]).all()
+    require_possible(question.label, "more rows at risk than are left", holds=holds)
+    ends = np.cumsum(left[:, :-1] - exposed[:, 1:], axis=1)
+    edges, up_to = question.edge_array()[:-1], np.cumsum(ended, axis=1)[:, :-1]
+    return SurvivalOutcome(
+        members=(question.time, question.event, question.by),
+        counts=tuple(
+            RoundedCounts(up_to[group], ends[group], int(exposed[group, 0]), 1, edges)
+            for group in range(question.n_groups)
+        ),
+        sites=sites[:-1].astype(np.int64),
+        within=LogRankParts(observed, expected, _square(upper, question.n_groups)),
+        comparing=int(sites[-1]),
+        compared=question.compared,
+        n_sites=n_sites,
+    )
+
+
+def rounded_counts(
+    rows: dict[str, Any], edges: FloatVector, min_contributors: int, n_sites: int, all_rows: int
+) -> Generator[Question, FloatVector, SurvivalOutcome]:
+    """Ask for the test, and for totals of all sites in whole units of the largest min_cell_size.
+
+    Args:
+        rows: What the questions have of the rows.
+        edges: Upper edge of every bin, shape (B,).
+        min_contributors: How many sites have to contribute to the test.
+        n_sites: How many sites are asked.
+        all_rows: Rows of all sites, but for those of sites with less than their min_cell_size.
+
+    Raises:
+        DataError: Some site has a time below 0.
+        AggregateRangeError: The totals contradict each other.
+    """
+    sizes = CellSizes()
+    unit = sizes.largest((yield sizes))
+    test = LogRankSums(**rows)
+    if test.n_groups < FEWEST_GROUPS:
+        sums = yield test
+    else:
+        test, sums = yield from compared(test, min_contributors)
+    impossible, excess, upper, sites = segments(test.encodings, sums)
+    _check_times(impossible)
+    asked = SurvivalCounts(**rows, edges=edges.astype("<f8").tobytes())
+    floors = yield from rounded_totals(asked, unit, all_rows + n_sites * (unit - 1))
+    groups = test.n_groups
+    up_to = floors[:-groups].reshape(2, groups, -1)
+    holds = (np.diff(up_to, axis=2) >= 0).all()
+    holds &= (up_to[:, :, -1].sum(axis=0) <= floors[-groups:]).all()
+    require_possible(asked.label, "more rows end than there are", holds=holds)
+    return SurvivalOutcome(
+        members=(test.time, test.event, test.by),
+        counts=tuple(
+            RoundedCounts(ends[0], ends[1], int(rows), unit, edges)
+            for ends, rows in zip(up_to.swapaxes(0, 1), floors[-groups:], strict=True)
+        ),
+        sites=np.where(floors[-groups:] > 0, n_sites, 0),
+        within=LogRankParts(excess, np.zeros(len(excess)), _square(upper, len(excess))),
+        comparing=int(sites[-1]),
+        compared=test.compared,
+        n_sites=n_sites,
+        unit=unit,
+    )
+
+
+def _check_times(impossible: FloatVector) -> None:
     if impossible[0] > 0:
         raise DataError(
             "some site has a time below 0",
             remedy="Each site looks at the column of times in its file.",
         )
-    shape = question.n_groups, question.n_bins
-    events, at_risk = events.reshape(shape), at_risk.reshape(shape)
-    left = at_risk - events
-    holds = (left >= 0.0).all() and (left[:, :-1] >= at_risk[:, 1:]).all()
-    require_possible(question.label, "more rows at risk than are left", holds=holds)
-    covariance = np.zeros((question.n_groups,) * 2)
-    covariance[np.triu_indices(question.n_groups)] = upper
-    return SurvivalOutcome(
-        members=(question.time, question.event, question.by),
-        edges=question.edge_array()[:-1],
-        events=events[:, :-1],
-        at_risk=at_risk[:, :-1],
-        beyond=at_risk[:, -1],
-        sites=sites[:-1].astype(np.int64),
-        within=LogRankParts(observed, expected, covariance + np.triu(covariance, k=1).T),
-        comparing=int(sites[-1]),
-        compared=question.compared,
-        n_sites=n_sites,
-        restricted=restricted,
-    )
 
 
-def curve_of(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurve:
+def _square(upper: FloatVector, size: int) -> FloatMatrix:
+    """The symmetric matrix of an upper triangle by rows."""
+    square = np.zeros((size, size))
+    square[np.triu_indices(size)] = upper
+    return square + np.triu(square, k=1).T
+
+
+def group_curve(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurve:
     """The curve of a group; without numbers where too few sites contribute to it.
 
     Args:
@@ -176,19 +251,18 @@ def curve_of(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurv
         group: Which group.
         halved: Whether who is censored in a bin is at risk in half of it, or else in all of it.
     """
-    sites = int(outcome.sites[group])
+    sites, counts = int(outcome.sites[group]), outcome.counts[group]
     if not sites:
         return GroupCurve(sites=sites)
-    events, at_risk = outcome.events[group], outcome.at_risk[group]
-    curve = (
-        actuarial_curve(events, at_risk, float(outcome.beyond[group]))
-        if halved
-        else survival_curve(events, at_risk)
-    )
+    events, at_risk, _ = (np.rint(each).astype(int).tolist() for each in counts.bins())
+    least, most = counts.between(counts.events, counts.ends)
+    curve = curve_of(counts, halved=halved)
     return GroupCurve(
         sites=sites,
-        events=tuple(events.astype(int).tolist()),
-        at_risk=tuple(at_risk.astype(int).tolist()),
+        rows=(counts.least_rows, counts.most_rows),
+        ended=(int(least[-1]), int(most[-1])),
+        events=tuple(events),
+        at_risk=tuple(at_risk),
         survival=_or_none(curve.survival),
         low=_or_none(curve.low),
         high=_or_none(curve.high),
@@ -199,9 +273,13 @@ def curve_of(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurv
 
 def tested(outcome: SurvivalOutcome) -> GroupTest | None:
     """The log-rank test within the sites; None of one group, or where too few sites contribute."""
-    if not outcome.comparing:
+    if not outcome.comparing or not outcome.compared:
         return None
-    return _named(log_rank(outcome.within), outcome.comparing, outcome.compared)
+    test = log_rank(outcome.within)
+    excess = tuple((outcome.within.observed - outcome.within.expected).tolist())
+    if outcome.unit > 1:
+        test = replace(test, observed=(), expected=())
+    return _named(test, outcome.comparing, outcome.compared, excess)
 
 
 def tested_together(outcome: SurvivalOutcome) -> GroupTest | None:
@@ -209,12 +287,17 @@ def tested_together(outcome: SurvivalOutcome) -> GroupTest | None:
     groups = np.flatnonzero(outcome.disclosed)
     if len(groups) < FEWEST_GROUPS:
         return None
-    test = log_rank(log_rank_parts(outcome.events, outcome.at_risk))
+    events, at_risk, _ = np.stack([each.bins() for each in outcome.counts], axis=1)
+    test = log_rank(log_rank_parts(events, at_risk))
     return _named(test, int(outcome.sites[groups].min()), tuple(groups.tolist()))
 
 
-def _named(test: LogRank, sites: int, groups: tuple[int, ...]) -> GroupTest:
-    return GroupTest(**asdict(test), p_value=test.p_value, sites=sites, groups=groups)
+def _named(
+    test: LogRank, sites: int, groups: tuple[int, ...], excess: tuple[float, ...] = ()
+) -> GroupTest:
+    return GroupTest(
+        **asdict(test), p_value=test.p_value, sites=sites, groups=groups, excess=excess
+    )
 
 
 def _or_none(numbers: FloatVector) -> tuple[float | None, ...]:

@@ -24,12 +24,12 @@ LIMITS = (
         "and Meier take times that are edges. For tests in bins they are, too."
     ),
     (
-        "A site that restricts small counts shifts fewer than min_cell_size events, and as few "
-        "other ends of follow-up, past an edge, and withholds a group that has fewer of "
-        "either. The intervals of curves do not account for this, and are too narrow "
-        "where few rows are left. The test stratified by site has exact times and shifts no row. "
-        "Its expected events are rounded to a sixteenth, and such a site changes variances by up "
-        "to a fifth."
+        "Where some site restricts small counts, counts of all sites together are opened in whole "
+        "units of the largest min_cell_size, and no site is left out of a curve. Intervals of "
+        "curves reach from one of as many events and other ends as there can be to one of as few. "
+        "The test stratified by site has exact times. Its "
+        "expected events are rounded to a sixteenth, and such a site changes variances by up to a "
+        "fifth."
     ),
     (
         "Whether the event comes faster in a group says nothing of a cause, unless groups were "
@@ -37,10 +37,7 @@ LIMITS = (
     ),
 )
 
-NEARBY_EDGES = (
-    " Sites that restrict small counts moved few events, and few other ends, to another edge: "
-    "where few rows are left, a curve may be off by these, which its interval does not know."
-)
+IN_UNITS = " Counts are ranges, and the intervals cover them."
 PROPORTIONAL = (
     "A Cox model takes ratios of hazards to be the same at all times, and the logarithm of a "
     "hazard to be linear in numbers; neither is looked at here."
@@ -69,7 +66,7 @@ def reported(analysis: SurvivalAnalysis) -> Report:
     curves = [(name, one) for name, one in zip(names, analysis.curves, strict=True) if one.reported]
     panel = Curves(
         title=TITLE,
-        note=_note(len(curves)) + NEARBY_EDGES * analysis.restricted,
+        note=_note(len(curves)) + IN_UNITS * (analysis.rounded_to > 1),
         x_label=analysis.time,
         y_label="share without the event",
         series=tuple(_series(name, one, analysis.edges) for name, one in curves[:MOST_SERIES]),
@@ -94,28 +91,38 @@ def _series(name: str, curve: GroupCurve, edges: tuple[float, ...]) -> Series:
 
 
 def _warnings(analysis: SurvivalAnalysis) -> list[str]:
-    said, left = [], analysis.unreported
+    said, left, rounded = [], analysis.unreported, analysis.rounded_to > 1
     if left:
         test = "the test leaves it out" if analysis.test else "no test of the groups"
+        few = f"All sites together have fewer than {analysis.rounded_to} rows"
         curve = f"so there is no curve of it, and {test}."
-        said.append(f"Too few sites tell of {', '.join(left)}, {curve} {JOIN}")
+        said.append(
+            f"{few if rounded else 'Too few sites tell'} of {', '.join(left)}, {curve} {JOIN}"
+        )
     if analysis.not_compared:
         others = ", ".join(analysis.not_compared)
         said.append(f"The test leaves out {others}, as {FEW_OF_ALL}. {JOIN}")
     if analysis.test is None and sum(one.reported for one in analysis.curves) >= FEWEST_GROUPS:
         said.append(f"There is no test of the groups stratified by site, as {FEW_OF_ALL}. {JOIN}")
-    if any(one.reported and one.sites < analysis.n_sites for one in analysis.curves):
+    if analysis.test is not None and analysis.test.sites < analysis.n_sites and rounded:
         said.append(
-            "Some sites tell nothing of some groups, as they have too few rows with the event, or "
-            "without, in these or in a group that they are compared with: the result is of the "
-            "others."
+            "Some sites take no part in the test, as they have too few rows with the event, or "
+            "without, in a group that is compared."
+        )
+    elif any(one.reported and one.sites < analysis.n_sites for one in analysis.curves):
+        said.append(
+            "Some sites tell nothing of some groups, as they have no rows in these or in a group "
+            "that they are compared with: the result is of the others."
         )
     if coarse := [
         n for n, one in zip(analysis.group_names, analysis.curves, strict=True) if one.coarse
     ]:
         said.append(f"{COARSE} {', '.join(coarse)}. {FINER}")
-    if not any(sum(one.events) for one in analysis.curves):
-        said.append("No row has the event within the bins of time: nothing can be compared.")
+    if not any(one.ended[0] for one in analysis.curves):
+        few = (
+            f"Fewer than {analysis.rounded_to} rows of each group have" if rounded else "No row has"
+        )
+        said.append(f"{few} the event within the bins of time: nothing can be compared.")
     said += _changing_ratios(analysis)
     return [*said, *_model_warnings(analysis)]
 
@@ -123,10 +130,9 @@ def _warnings(analysis: SurvivalAnalysis) -> list[str]:
 def _changing_ratios(analysis: SurvivalAnalysis) -> Iterator[str]:
     """Where the ratio of hazards of a group and all others goes with the logarithm of time.
 
-    A score test on the counts of bins (Grambsch and Therneau, Biometrika 81 (1994) 515-526). Events
-    that sites with small counts move to other edges would make such a trend.
+    A score test on exact counts of bins (Grambsch and Therneau, Biometrika 81 (1994) 515-526).
     """
-    if analysis.restricted:
+    if analysis.rounded_to > 1:
         return
     reported = [k for k, one in enumerate(analysis.curves) if one.reported]
     counts = np.array([[analysis.curves[k].events, analysis.curves[k].at_risk] for k in reported])

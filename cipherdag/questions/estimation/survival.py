@@ -56,6 +56,38 @@ class Survived(Question, frozen=True, kw_only=True):
             raise ValueError("further variables must ascend, and be others")
 
 
+class Grouped(Survived, frozen=True, kw_only=True):
+    """Rows that are followed up, in groups, of which some are compared.
+
+    Attributes:
+        by: Position of the variable whose categories are the groups; -1 for one group of all.
+        compared: Which groups the test compares, ascending; none for no test.
+    """
+
+    by: int = -1
+    compared: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.by != -1 and self.by not in self.complete_in:
+            raise ValueError("the groups' variable must leave rows out, too")
+        if not 1 <= self.n_groups <= MOST_GROUPS:
+            raise ValueError(f"there are 1 to {MOST_GROUPS} groups")
+        groups = {*range(self.n_groups)}
+        if [*self.compared] != sorted({*self.compared} & groups):
+            raise ValueError("groups that are compared must ascend, and be some of the groups")
+        if 0 < len(self.compared) < FEWEST_GROUPS:
+            raise ValueError("one group is compared with nothing")
+
+    @property
+    def n_groups(self) -> int:
+        return 1 if self.by == -1 else self.categories[self.by]
+
+    def tested(self, parts: BoolVector) -> bool:
+        """Whether enough sites contribute to the test, the last part, and to all its groups."""
+        return bool(parts[-1] and parts[list(self.compared)].all())
+
+
 class _InBins:
     __slots__ = ()
 
@@ -79,7 +111,7 @@ class _InBins:
         return len(self.edges) // 8
 
 
-class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival-counts"):
+class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-counts"):
     """Asks for events and rows at risk in each bin of time, and for log-rank sums.
 
     Bin j has the times above edge j - 1 (of the first, from 0) up to edge j; a row is at risk in
@@ -90,11 +122,10 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
     every group, how many are expected, and the upper triangle by rows of their covariances; and of
     each group, and of the test, whether the site tells of it.
 
-    A site that restricts small counts moves events, and ends of follow-up, to a near edge, so that
-    no count of either is below its ``min_cell_size``, but for 0; and suppresses a group that has
-    too few of either; see `cipherdag.sites.compute.models.survival_rows`. To the groups that are
-    compared, and to their test, a site contributes if it does to them all: so curves and test are
-    of the same sites, and the difference of the two of no site alone.
+    A site that restricts small counts answers no sums of counts: of these it takes part in
+    `RoundedTotals` alone, and of the test in `LogRankSums`. To the groups that are compared, and to
+    their test, a site contributes if it does to them all: so curves and test are of the same sites,
+    and the difference of the two of no site alone.
 
     Leaks:
         By subtraction it follows how many rows end in each bin without the event. A Cox model of
@@ -102,8 +133,6 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
 
     Attributes:
         edges: Packed 64-bit floats above 0, ascending.
-        by: Position of the variable whose categories are the groups; -1 for one group of all.
-        compared: Which groups the test compares, ascending; none for no test.
     """
 
     discloses = (
@@ -113,29 +142,22 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
     countable = True
 
     edges: bytes
-    by: int = -1
-    compared: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_edges()
-        if self.by != -1 and self.by not in self.complete_in:
-            raise ValueError("the groups' variable must leave rows out, too")
-        if not 1 <= self.n_groups <= MOST_GROUPS:
-            raise ValueError(f"there are 1 to {MOST_GROUPS} groups")
-        groups = {*range(self.n_groups)}
-        if [*self.compared] != sorted({*self.compared} & groups):
-            raise ValueError("groups that are compared must ascend, and be some of the groups")
-        if 0 < len(self.compared) < FEWEST_GROUPS:
-            raise ValueError("one group is compared with nothing")
-
-    @property
-    def n_groups(self) -> int:
-        return 1 if self.by == -1 else self.categories[self.by]
 
     @property
     def label(self) -> str:
         return f"times until an event in {self.n_bins} bins"
+
+    @property
+    def n_counts(self) -> int:
+        """How many counts are rounded.
+
+        Of all groups the events up to each edge, then the other ends up to each, then the rows.
+        """
+        return self.n_groups * (2 * self.n_bins + 1)
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -164,9 +186,49 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
         """
         groups = self.n_groups
         cells = np.repeat(parts[:-1], self.n_bins)
-        tested = parts[-1] and parts[list(self.compared)].all()
-        test = np.repeat(tested, 2 * groups + groups * (groups + 1) // 2)
+        test = np.repeat(self.tested(parts), 2 * groups + groups * (groups + 1) // 2)
         return np.concatenate([cells, cells, [True], test, parts])
+
+
+class LogRankSums(Grouped, frozen=True, kw_only=True, tag="log-rank-sums"):
+    """Asks for the log-rank test within the sites, where some site restricts small counts.
+
+    The answer has whether some time lies below 0, as in `SurvivalCounts`; if groups are compared,
+    by how many the events of each are more than expected, and the upper triangle by rows of their
+    covariances; and of each group, and of the test, whether the site tells of it. Events themselves
+    are no part of it, as these would be exact counts.
+    """
+
+    discloses = (*of_any(Quantity.NEGATIVE), *sums(Quantity.EXCESS, Quantity.SITES))
+    countable = True
+    opens_without_parts = True
+
+    @property
+    def label(self) -> str:
+        return "a log-rank test within sites" if self.compared else "whether a time is below 0"
+
+    @property
+    def needs_count(self) -> bool:
+        return bool(self.compared)
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        groups, rows = self.n_groups, float(self.max_rows)
+        of_test = partial(
+            Encoding, bound=rows, discloses=sums(Quantity.EXCESS),
+            resolution_bits=finest_grid(rows), signed=True,
+        )  # fmt: skip
+        length = groups * bool(self.compared)
+        return (
+            Encoding(1, 1.0, of_any(Quantity.NEGATIVE), comparison=True),
+            of_test(length=length),
+            of_test(length=length * (groups + 1) // 2),
+            Encoding(groups + 1, 1.0, sums(Quantity.SITES)),
+        )
+
+    def value_mask(self, parts: BoolVector) -> BoolVector:
+        opened = np.repeat(self.tested(parts), self.n_values - 1 - len(parts))
+        return np.concatenate([[True], opened, parts])
 
 
 class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-steps"):

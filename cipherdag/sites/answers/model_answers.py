@@ -5,10 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.errors import MalformedMessageError
+from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
+from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals
+from cipherdag.questions.estimation.survival import (
+    HazardSteps,
+    HazardSums,
+    LogRankSums,
+    SurvivalCounts,
+)
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
@@ -19,7 +25,7 @@ from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.effect_answer import effect_answer
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods, likelihoods_answer
 from cipherdag.sites.compute.models.steps import regression_steps
-from cipherdag.sites.compute.models.survival_rows import survival_answer
+from cipherdag.sites.compute.models.survival_rows import check_study, counts_up_to, survival_answer
 from cipherdag.sites.compute.score_tests.site_scores import SiteScores
 from cipherdag.statistics.regression_models import Regression
 
@@ -113,11 +119,30 @@ def effects(question: EffectSums, view: SiteView) -> FloatVector:
 
 
 @answers(SurvivalCounts)
+@answers(LogRankSums)
 @answers(HazardSteps)
 @answers(HazardSums)
-def survival(question: SurvivalCounts | HazardSteps | HazardSums, view: SiteView) -> FloatVector:
-    """Counts until an event, and steps of Cox models."""
+def survival(
+    question: SurvivalCounts | LogRankSums | HazardSteps | HazardSums, view: SiteView
+) -> FloatVector:
+    """Counts until an event, log-rank tests, and steps of Cox models."""
     view.spend(1)
     return survival_answer(
         question, view.categories, view.column, view.min_cell_size, view.withheld, view.noise
     )
+
+
+@answers(CellSizes)
+def cell_sizes(question: CellSizes, view: SiteView) -> FloatVector:
+    """Which numbers the site's min_cell_size is larger than."""
+    return question.answer_of(view.min_cell_size)
+
+
+@answers(RoundedTotals)
+def rounded_counts(question: RoundedTotals, view: SiteView) -> IndexArray:
+    """Exact counts, of whose totals nothing but whole units is opened."""
+    if question.unit < view.min_cell_size:
+        raise PolicyRefusedError("counts in smaller units than the site's min_cell_size")
+    view.spend(1)
+    check_study(question.question, view.categories, view.column)
+    return question.words(counts_up_to(question.question, view.column))

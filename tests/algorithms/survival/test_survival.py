@@ -16,12 +16,12 @@ from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.survival.outcome import round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
+from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.estimation.survival import SurvivalCounts
-from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
-from cipherdag.statistics.survival import actuarial_curve
+from cipherdag.statistics.survival import RoundedCounts, curve_of
 
 OWN = {"time": "months", "event": "died"}
 
@@ -122,25 +122,43 @@ def test_fine_edges_give_the_exact_curve_and_its_interval():
 HELD = st.lists(st.tuples(st.floats(0.1, 30.0), st.booleans()), min_size=1, max_size=40)
 
 
-@given(HELD, st.sets(st.sampled_from([1.0, 3.0, 9.0, 20.0, 31.0]), min_size=1))
-@settings(max_examples=300)
-def test_the_interval_covers_the_exact_curve_where_rows_are_lost(rows, marks):
-    """Of any rows, by Kaplan and Meier at their exact times."""
+@given(
+    HELD,
+    st.sets(st.sampled_from([1.0, 3.0, 9.0, 20.0, 31.0]), min_size=1),
+    st.sampled_from([1, 2, 5, 11]),
+)
+@settings(max_examples=400)
+def test_bounds_hold_counts_and_exact_counts_the_exact_curve(rows, marks, unit):
+    """Of any rows; curves by Kaplan and Meier at their exact times."""
     edges, times = np.array(sorted(marks)), np.array([own for own, _ in rows])
     ended = np.array([own for _, own in rows])
     up_to = np.array([[(times[ended == way] <= e).sum() for e in edges] for way in (True, False)])
-    events = np.diff(up_to[0], prepend=0).astype(float)
-    at_risk = len(times) - np.append(0.0, up_to.sum(axis=0))
-    found = actuarial_curve(events, at_risk[:-1], at_risk[-1])
+    at_risk = len(times) - np.append(0, up_to.sum(axis=0))
+    counts = RoundedCounts(up_to[0] // unit, up_to[1] // unit, len(times) // unit, unit, edges)
+    found = curve_of(counts, halved=True)
     for place, edge in enumerate(edges):
-        if at_risk[place] <= 0:
-            assert np.isnan([found.survival[place], found.low[place], found.high[place]]).all()
+        numbers = [found.survival[place], found.low[place], found.high[place]]
+        if np.isnan(numbers).all():
+            assert at_risk[place] < 2 * unit
+            continue
+        assert found.low[place] <= found.survival[place] + 1e-9 <= found.high[place] + 2e-9
+        if unit > 1:
             continue
         seen = np.unique(times[ended & (times <= edge)])
         left = [1.0 - (ended & (times == t)).sum() / (times >= t).sum() for t in seen]
         exact = np.prod(left)
         assert found.low[place] - 1e-9 <= exact <= found.high[place] + 1e-9
-        assert found.low[place] <= found.survival[place] + 1e-9 <= found.high[place] + 2e-9
+    for true, units, others in (
+        (up_to[0], counts.events, counts.ends),
+        (up_to[1], counts.ends, counts.events),
+    ):
+        low, high = counts.between(units, others)
+        assert (low <= true).all()
+        assert (true <= high).all()
+        assert (
+            (units * unit <= counts.about(units)) & (counts.about(units) < (units + 1) * unit)
+        ).all()
+    assert counts.least_rows <= len(times) <= counts.most_rows
 
 
 def test_the_log_rank_test_is_that_of_all_rows_on_binned_times(result):
@@ -168,9 +186,10 @@ def test_the_test_within_sites_is_that_of_strata_at_exact_times():
 def test_of_sites_that_restrict_small_counts_it_is_near():
     statistic, _, ended = within_sites()
     exact, found = survived(wards(), by="arm"), survived(wards(), by="arm", least=11)
-    assert found.finding.test.observed == exact.finding.test.observed
-    assert found.finding.test.expected == pytest.approx(exact.finding.test.expected, abs=3 / 32)
-    assert sum(found.finding.test.expected) == ended.sum()
+    assert sum(exact.finding.test.observed) == ended.sum()
+    assert found.finding.test.excess == pytest.approx(exact.finding.test.excess, abs=3 / 32)
+    assert sum(found.finding.test.excess) == 0.0
+    assert found.finding.test.observed == found.finding.test.expected == ()
     assert found.finding.test.statistic == pytest.approx(statistic, rel=0.25)
     assert found.finding.test.statistic != pytest.approx(statistic, rel=1e-6)
     assert found.finding.test.dof == 1
@@ -220,18 +239,28 @@ def test_rows_that_miss_a_value_are_left_out_and_one_group_is_none():
     np.testing.assert_allclose(found.finding.curves[0].survival, known.surv_prob, atol=1e-12)
 
 
-def test_what_is_moved_and_what_is_left_out_stands_beside_the_curves():
+def test_ranges_and_what_is_left_out_stand_beside_the_curves():
     data = wards()
     data["west"].loc[:20, "months"] = None
     exact, near = ("\n".join(survived(data, by="arm", least=own).lines()) for own in (0, 11))
     rows = sum(map(len, data.values()))
     assert f"{rows - 21:,} of {rows:,} rows of 3 sites" in exact
     assert "median months 12 (95 %: 9 to 12)" in exact
-    assert "Sites moved few events" not in exact
-    assert "Sites moved few events" in near
+    assert "whole units" not in exact
     found = survived(data, by="arm", least=11)
-    assert "to another edge" in found.report.panels[0].note
-    assert "to another edge" in found.page()
+    whole = pd.concat(data.values()).dropna().groupby("arm")
+    for (_, chosen), own in zip(whole, found.finding.curves, strict=True):
+        (least, most), (fewest, last) = own.rows, own.ended
+        assert least <= len(chosen) <= most == least + 10
+        assert f"{least:,} to {most:,} rows at 3 sites, {fewest:,} to {last:,} events" in near
+        ended = ((chosen["died"] == "yes") & (chosen["months"] <= EDGES[-1])).sum()
+        assert fewest <= ended <= last == fewest + 10
+    assert "in whole units of 11 rows, and are ranges" in near
+    assert "events more than expected" in near
+    assert "events fewer than expected" in near
+    assert "the intervals cover them" in found.report.panels[0].note
+    assert "known in whole units of 11" in found.page()
+    assert "moved" not in found.page()
 
 
 def test_columns_with_commas_between_them_are_refused_with_a_hint():
@@ -272,12 +301,17 @@ def test_without_edges_the_bins_reach_most_of_the_times():
     assert 8 <= len(found.finding.edges) <= 20
 
 
-def test_small_counts_move_the_curve_little():
-    exact, near = survived(wards(), by="arm"), survived(wards(), by="arm", least=11)
-    for own, other in zip(exact.finding.curves, near.finding.curves, strict=True):
-        most = 3 * 11 / own.at_risk[-1]
-        np.testing.assert_allclose(own.survival, other.survival, atol=most)
-        assert own.at_risk[0] == other.at_risk[0]
+@pytest.mark.parametrize("censored", ["within", "after"])
+def test_rounded_counts_move_the_curve_little(censored):
+    exact, near = (
+        survived(wards(), by="arm", least=own, censored=censored).finding for own in (0, 11)
+    )
+    for own, other in zip(exact.curves, near.curves, strict=True):
+        np.testing.assert_allclose(own.survival, other.survival, atol=11 / own.at_risk[-1])
+        assert (np.array(other.low) <= own.survival).all()
+        assert (np.array(other.high) >= own.survival).all()
+        assert abs(own.at_risk[0] - other.at_risk[0]) <= 10
+        assert other.median[1] <= own.median[0] <= other.median[2]
 
 
 def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
@@ -291,37 +325,25 @@ def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     return drive(Survival(**OWN, edges=edges, **parameters).ask(facts), sites), sites
 
 
-def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
-    (outcome, asked), sites = drawn(wards(), 11, by="arm")
-    (question,) = (
-        own.question
-        for own in asked
-        if isinstance(own, Suppressed) and isinstance(own.question, SurvivalCounts)
-    )
-    third = sites[2].answer(question)
-    # the last bin is all that is beyond the edges
-    events, at_risk = third[:16].reshape(2, 8), third[16:32].reshape(2, 8)
-    gone = np.append(at_risk, np.zeros((2, 1)), axis=1)
-    others = -np.diff(gone) - events
-    for counts in (events, others, at_risk):
-        assert ((counts == 0) | (counts >= 11)).all()
+def test_no_count_is_opened_but_in_whole_units():
+    (outcome, asked), _ = drawn(wards(), 11, by="arm")
+    counted = [own for own in asked if "survival-counts" in own.tags]
+    assert len(counted) == 3
+    assert {type(own) for own in counted} == {RoundedTotals}
+    assert {own.unit for own in counted} == {outcome.unit} == {11}
     assert outcome.sites.tolist() == [3, 3]
 
 
-def test_a_group_that_two_sites_have_is_not_told_of():
+def test_a_group_that_two_sites_have_takes_no_part_in_the_test():
     data = wards()
     data["north"]["arm"] = "old"
-    found = survived(
-        data,
-        least=11,
-        by="arm",
-        schema=loose(wards()),
-    )
-    assert [own.reported for own in found.finding.curves] == [False, True]
-    assert found.finding.test is None
-    assert any("Too few sites tell of new" in own for own in found.report.warnings)
-    page = found.page()
-    assert "Too few sites tell of new" in page
+    found, exact = (survived(data, least=own, by="arm", schema=loose(wards())) for own in (11, 0))
+    assert [own.reported for own in found.finding.curves] == [True, True]
+    assert [own.reported for own in exact.finding.curves] == [False, True]
+    assert found.finding.test is exact.finding.test is None
+    assert any("There is no test" in own for own in found.report.warnings)
+    assert any("Too few sites tell of new" in own for own in exact.report.warnings)
+    assert "Too few sites tell of new" in exact.page()
 
 
 def test_an_empty_group_has_no_curve_and_the_others_are_compared():
@@ -329,6 +351,7 @@ def test_an_empty_group_has_no_curve_and_the_others_are_compared():
     found = survived(wards(), by="arm", least=11, schema=schema)
     whole = survived(wards(), by="arm", least=11)
     assert found.finding.unreported == ("none",)
+    assert any("fewer than 11 rows of none" in own for own in found.report.warnings)
     # the codes of the arms are others, and with them what each site draws
     assert found.finding.test.statistic == pytest.approx(whole.finding.test.statistic, rel=0.25)
     assert found.finding.test.dof == 1
@@ -353,7 +376,7 @@ def test_of_a_group_at_one_site_alone_the_test_tells_nothing(least):
     """Its curve is closed; the other two groups are still compared, without its rows."""
     data = three_groups(north=HAVE, south=LACK, west=LACK)
     (outcome, _), _ = drawn(data, least, by="arm", wide=True)
-    assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 0], 3)
+    assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 3 if least else 0], 3)
     within = outcome.within
     for opened in (within.observed[2], within.expected[2], *within.covariance[2]):
         assert opened == 0.0
@@ -367,23 +390,32 @@ def test_of_a_group_at_one_site_alone_the_test_tells_nothing(least):
     assert found.finding.test.statistic == pytest.approx(
         statistic, rel=0.3 if least else 1e-9, abs=0.05
     )
-    assert any(
-        "tell of c, so there is no curve of it, and the test leaves it out. Join" in own
-        for own in found.report.warnings
-    )
+    said = "The test leaves out c" if least else "tell of c, so there is no curve of it, and the"
+    assert any(said in own for own in found.report.warnings)
 
 
-@pytest.mark.parametrize(("least", "fourth"), [(11, FEW), (0, LACK)])
-def test_curves_less_the_test_are_of_no_site_alone(least, fourth):
+def test_curves_less_the_test_are_of_no_site_alone():
     """The fourth site cannot tell of c, and so tells of no group that c is compared with."""
-    data = three_groups(north=HAVE, south=HAVE, west=HAVE, east=fourth)
+    data = three_groups(north=HAVE, south=HAVE, west=HAVE, east=LACK)
     # in one bin the curves have all events
-    (outcome, _), _ = drawn(data, least, by="arm", wide=True, edges=(1000.0,))
+    (outcome, _), _ = drawn(data, 0, by="arm", wide=True, edges=(1000.0,))
     assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 3], 3)
-    assert not (outcome.within.observed - outcome.events.sum(axis=1)).any()
-    found = survived(data, least=least, by="arm", schema=loose(data))
+    ended = [own.events[-1] for own in outcome.counts]
+    assert outcome.within.observed.tolist() == ended
+    found = survived(data, by="arm", schema=loose(data))
     assert (found.finding.test.dof, found.finding.test.sites) == (2, 3)
     assert any("Some sites tell nothing" in own for own in found.report.warnings)
+
+
+def test_a_site_with_few_rows_of_a_group_is_in_curves_not_the_test():
+    data = three_groups(north=HAVE, south=HAVE, west=HAVE, east=FEW)
+    found = survived(data, least=11, by="arm", schema=loose(data))
+    assert (found.finding.test.dof, found.finding.test.sites) == (2, 3)
+    assert [own.sites for own in found.finding.curves] == [4, 4, 4]
+    assert any("take no part in the test" in own for own in found.report.warnings)
+    rows = pd.concat(data.values()).groupby("arm").size()
+    for own, count in zip(found.finding.curves, rows, strict=True):
+        assert own.rows[0] <= count <= own.rows[1]
 
 
 def test_groups_of_equally_few_sites_are_left_out_one_at_a_time():
@@ -401,7 +433,7 @@ def test_a_group_of_few_sites_does_not_stop_the_test_of_the_others():
     assert (found.finding.test.sites, found.finding.test.groups) == (8, (0, 1))
     assert found.finding.not_compared == ("c",)
     assert any("The test leaves out c" in own for own in found.report.warnings)
-    events = {row[0]: row[-2:] for row in found.finding.cells("groups")}
+    events = {row[0]: row[-3:-1] for row in found.finding.cells("groups")}
     assert events["c"] == (None, None)
     assert events["a"] == (found.finding.test.observed[0], found.finding.test.expected[0])
     assert "The test leaves out c" in found.page()
@@ -422,15 +454,15 @@ def loose(data):
     return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
 
 
-def test_a_site_with_few_events_stays_out_and_it_is_said():
+def test_a_site_with_few_events_takes_part():
     data = wards() | {"east": ward(200, 9)}
     seen = data["east"]["died"] == "yes"
     data["east"].loc[seen & (seen.cumsum() > 4), "died"] = "no"
     found = survived(data, least=11)
-    assert found.finding.curves[0].sites == 3
-    assert found.finding.curves[0].at_risk[0] == sum(len(own) for own in wards().values())
-    assert any("Some sites tell nothing" in own for own in found.report.warnings)
-    assert survived(data).finding.curves[0].sites == 4
+    assert found.finding.curves[0].sites == 4
+    least, most = found.finding.curves[0].rows
+    assert least <= sum(len(own) for own in data.values()) <= most
+    assert not [own for own in found.report.warnings if "sites" in own]
 
 
 def test_no_event_at_all_is_a_flat_curve_and_a_warning():
@@ -464,11 +496,18 @@ def test_times_below_0_end_the_run_by_name():
         survived(data | {"east": ward(200, 9)})
 
 
-def test_too_few_sites_that_tell_end_the_run_by_name():
+def test_times_below_0_end_a_run_where_counts_are_rounded():
     data = wards()
-    data["west"]["died"] = np.where(np.arange(300) < 5, "yes", "no")
-    with pytest.raises(DataError, match="too few sites tell of any group"):
-        survived(data, least=11)
+    data["west"].loc[17, "months"] = -1.0
+    for more in ({}, {"by": "arm"}):
+        with pytest.raises(DataError, match="some site has a time below 0"):
+            survived(data, least=11, **more)
+
+
+def test_fewer_rows_than_a_unit_have_no_curve():
+    data = {name: own[:3] for name, own in wards().items()}
+    with pytest.raises(DataError, match="no group has 11 rows at all sites together"):
+        drawn(data, 11, wide=True)
 
 
 @pytest.mark.parametrize(
@@ -517,14 +556,15 @@ def test_counts_that_contradict_each_other_are_refused():
     from cipherdag.algorithms.survival.outcome import counted_of
 
     fine = np.array([3.0, 2.0, 10.0, 7.0, 0.0, 5.0, 5.0, 0.0, 3.0, 0.0])
-    counted = counted_of(question, fine, 3, restricted=False)
-    assert (counted.events.tolist(), counted.at_risk.tolist()) == ([[3.0]], [[10.0]])
-    assert (counted.edges.tolist(), counted.beyond.tolist()) == ([1.0], [7.0])
+    counted = counted_of(question, fine, 3)
+    (only,) = counted.counts
+    assert (only.events.tolist(), only.ends.tolist(), only.rows) == ([3], [0], 10)
+    assert counted.edges.tolist() == [1.0]
     for place, value in ((0, 11.0), (1, 8.0), (3, 8.0)):
         wrong = fine.copy()
         wrong[place] = value
         with pytest.raises(AggregateRangeError, match="at risk"):
-            counted_of(question, wrong, 3, restricted=False)
+            counted_of(question, wrong, 3)
 
 
 def test_a_site_that_leaves_ends_the_run():
@@ -554,7 +594,7 @@ def crossing(shapes):
     ("shapes", "least", "told"),
     [((0.7, 1.6), 0, True), ((1.0, 1.0), 0, False), ((0.7, 1.6), 11, False)],
 )
-def test_a_changing_ratio_is_said_where_no_event_is_moved(shapes, least, told):
+def test_a_changing_ratio_is_said_where_counts_are_exact(shapes, least, told):
     found = survived(crossing(shapes), least=least, by="arm", edges=())
     said = [each for each in found.report.warnings if "changes over time" in each]
     assert len(said) == told

@@ -1,13 +1,9 @@
 """A site's sums of survival analysis: counts in bins of time, log-rank sums, Cox likelihoods.
 
-Where small counts may not leave, a count of events, or of censored rows, must be 0 or at least
-``min_cell_size``, and so must what follows from several: rows at risk are running sums, so that two
-adjacent bins tell the rows that end between them. A group tells all its rows, but at other edges:
-its events and its censored rows stay as many as in a table of group by event, so that nothing new
-follows from the two. A group that has too few of either is suppressed, and so is another one where
-too few would be left. Groups that are compared are disclosed all together, or not at all. What the
-test needs is at exact times, so that its digits would tell of single rows: expected events and
-covariances are rounded to a grid, and the covariances multiplied by keyed noise.
+Where small counts may not leave, counts enter secure comparisons alone (`RoundedTotals`), and they
+are exact there. What the log-rank test needs is at exact times, so that its digits would tell of
+single rows: expected events and covariances are rounded to a grid, and the covariances multiplied
+by keyed noise. A site takes part in the test if no group compared has few events, or few others.
 """
 
 from __future__ import annotations
@@ -20,14 +16,15 @@ from itertools import combinations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
-from cipherdag.errors import MalformedMessageError
+from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.estimation.survival import (
+    Grouped,
     HazardSteps,
     HazardSums,
+    LogRankSums,
     SurvivalCounts,
     Survived,
 )
-from cipherdag.sites.compute.descriptions.described import snap_to_safe_counts
 from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
@@ -73,7 +70,7 @@ class SurvivalRows:
 
 
 def survival_answer(
-    question: SurvivalCounts | HazardSteps | HazardSums,
+    question: SurvivalCounts | LogRankSums | HazardSteps | HazardSums,
     categories: tuple[int, ...],
     column: ColumnLookup,
     min_cell_size: int,
@@ -86,22 +83,32 @@ def survival_answer(
 
     Raises:
         MalformedMessageError: The question is about other columns than the site has.
+        PolicyRefusedError: It asks for sums of counts, and the site restricts small ones.
     """
     asked = question.model if isinstance(question, HazardSums) else question
-    if asked.categories != categories:
-        raise MalformedMessageError("times of other columns than the site's schema has")
-    if SurvivalRows.of(asked, column).impossible:
-        log.warning("a time lies below 0, so that this site tells nothing of times")
+    check_study(asked, categories, column)
     if isinstance(question, SurvivalCounts):
+        if min_cell_size > 1:
+            raise PolicyRefusedError("counts of times until an event leave this site rounded only")
+        return survival_counts(question, column)
+    if isinstance(question, LogRankSums):
         noise = 1.0
         if blur is not None:
             key = blur.column(question.time) + blur.column(question.event)
             noise = float(blur.noise([key], [0])[0][0])
-        return survival_counts(question, column, min_cell_size=min_cell_size, noise=noise)
+        return log_rank_sums(question, column, min_cell_size=min_cell_size, noise=noise)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, min_cell_size=min_cell_size)
     small = min_cell_size > 1 and _small_tables(question, withheld)
     return _hazard_step(question, column, min_cell_size=min_cell_size, small=small)
+
+
+def check_study(asked: Survived, categories: tuple[int, ...], column: ColumnLookup) -> None:
+    """Raise MalformedMessageError for other columns than the site has; log impossible times."""
+    if asked.categories != categories:
+        raise MalformedMessageError("times of other columns than the site's schema has")
+    if SurvivalRows.of(asked, column).impossible:
+        log.warning("a time lies below 0, so that this site tells nothing of times")
 
 
 def _small_tables(model: HazardSteps, withheld: Callable[[IndexArray], BoolVector]) -> bool:
@@ -112,55 +119,78 @@ def _small_tables(model: HazardSteps, withheld: Callable[[IndexArray], BoolVecto
     return bool(single.any() or withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())
 
 
-def survival_counts(
-    question: SurvivalCounts, column: ColumnLookup, *, min_cell_size: int, noise: float = 1.0
-) -> FloatVector:
-    """The answer to `SurvivalCounts`; ``noise`` is what covariances are multiplied by, about 1."""
-    rows, groups, bins = SurvivalRows.of(question, column), question.n_groups, question.n_bins
-    events, at_risk = np.zeros((2, groups, bins))
+def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
+    """Of every group the events and the other ends up to each edge, and the rows.
+
+    Returns:
+        Shape (n_counts,), as the question lays them out; zeros where a time lies below 0.
+    """
+    rows, groups = SurvivalRows.of(question, column), question.n_groups
     if rows.impossible:
-        return _counts_answer(events, at_risk, True, None, np.zeros(groups))
-    member = np.zeros(rows.time.shape, dtype=np.int64)
-    if question.by != -1:
-        member = column(question.by)[rows.rows].astype(np.int64)
-    ended, censored = (np.bincount(member[rows.ended == end], minlength=groups) for end in (1, 0))
-    disclosed = disclosable_groups(ended, censored, min_cell_size)
-    compared = np.isin(np.arange(groups), question.compared)
-    comparable = bool(compared.any() and disclosed[compared].all())
-    disclosed &= comparable | ~compared
-    for group in np.flatnonzero(disclosed):
-        up_to = []
-        for end in (1, 0):
-            times = np.sort(rows.time[(member == group) & (rows.ended == end)])
-            counts = np.searchsorted(times, question.edge_array(), side="right")
-            up_to.append(snap_to_safe_counts(counts, len(times), min_cell_size))
-        events[group] = np.diff(up_to[0], prepend=0)
-        gone = up_to[0] + up_to[1]
-        at_risk[group] = ended[group] + censored[group] - np.concatenate([[0], gone[:-1]])
-    parts = None
-    if comparable:
-        there = compared[member]
-        chosen = replace(rows, time=rows.time[there], ended=rows.ended[there])
-        parts = _log_rank(chosen, member[there], groups)
-        parts = coarse(parts, noise) if min_cell_size > 1 else parts
-    return _counts_answer(events, at_risk, False, parts, disclosed)
+        return np.zeros(question.n_counts, dtype=np.int64)
+    bins = np.searchsorted(question.edge_array(), rows.time, side="left")
+    counts = np.zeros((2, groups, question.n_bins + 1), dtype=np.int64)
+    np.add.at(counts, ((~rows.ended).astype(int), _groups_of(question, column, rows), bins), 1)
+    up_to = np.cumsum(counts, axis=2)
+    return np.concatenate([up_to[:, :, :-1].ravel(), up_to[:, :, -1].sum(axis=0)])
 
 
-def _counts_answer(
-    events: FloatVector,
-    at_risk: FloatVector,
-    impossible: bool,
-    parts: LogRankParts | None,
-    disclosed: FloatVector | BoolVector,
+def survival_counts(question: SurvivalCounts, column: ColumnLookup) -> FloatVector:
+    """The answer to `SurvivalCounts`, of a site that restricts no small counts."""
+    rows, groups, bins = SurvivalRows.of(question, column), question.n_groups, question.n_bins
+    test, able, tested = _test_of(question, column, rows, 0)
+    able[list(question.compared)] &= tested
+    counts = counts_up_to(question, column).astype(np.float64)
+    up_to = counts[: 2 * groups * bins].reshape(2, groups, bins)
+    before = np.pad(up_to.sum(axis=0)[:, :-1], ((0, 0), (1, 0)))
+    cells = np.diff(up_to[0], prepend=0.0), counts[-groups:, None] - before
+    parts = [(cell * able[:, None]).ravel() for cell in cells]
+    parts += [np.array([rows.impossible]), *_parts(test), able, np.array([tested])]
+    return np.concatenate(parts, dtype=np.float64)
+
+
+def log_rank_sums(
+    question: LogRankSums, column: ColumnLookup, *, min_cell_size: int, noise: float = 1.0
 ) -> FloatVector:
-    """An answer as `SurvivalCounts` lays it out."""
-    groups = len(disclosed)
-    test = np.zeros(2 * groups + groups * (groups + 1) // 2)
-    if parts is not None:
-        upper = parts.covariance[np.triu_indices(groups)]
-        test = np.concatenate([parts.observed, parts.expected, upper])
-    ends = [impossible], test, disclosed, [parts is not None]
-    return np.concatenate([events.ravel(), at_risk.ravel(), *ends], dtype=np.float64)
+    """The answer to `LogRankSums`; ``noise`` is what covariances are multiplied by, about 1."""
+    rows = SurvivalRows.of(question, column)
+    test, able, tested = _test_of(question, column, rows, min_cell_size)
+    test = coarse(test, noise) if min_cell_size > 1 else test
+    observed, expected, upper = _parts(test)
+    sums = (observed - expected, upper) if question.compared else ()
+    return np.concatenate([[rows.impossible], *sums, able, [tested]], dtype=np.float64)
+
+
+def _test_of(
+    question: Grouped, column: ColumnLookup, rows: SurvivalRows, least: int
+) -> tuple[LogRankParts, BoolVector, bool]:
+    """The test's sums, which groups have rows and no few events or others, and if all compared."""
+    groups = question.n_groups
+    nothing = LogRankParts(np.zeros(groups), np.zeros(groups), np.zeros((groups, groups)))
+    if rows.impossible:
+        return nothing, np.zeros(groups, dtype=bool), False
+    member = _groups_of(question, column, rows)
+    ends = np.array([np.bincount(member[rows.ended == end], minlength=groups) for end in (1, 0)])
+    few = (ends > 0) & (ends < least)
+    able: BoolVector = np.asarray(ends.any(axis=0) & ~few.any(axis=0))
+    if not question.compared or not able[list(question.compared)].all():
+        return nothing, able, False
+    there = np.isin(member, question.compared)
+    chosen = replace(rows, time=rows.time[there], ended=rows.ended[there])
+    return _log_rank(chosen, member[there], groups), able, True
+
+
+def _groups_of(question: Grouped, column: ColumnLookup, rows: SurvivalRows) -> IndexArray:
+    """The group of every row, shape (n,)."""
+    if question.by == -1:
+        return np.zeros(rows.time.shape, dtype=np.int64)
+    return column(question.by)[rows.rows].astype(np.int64)
+
+
+def _parts(test: LogRankParts) -> tuple[FloatVector, FloatVector, FloatVector]:
+    """Events, those expected, and the upper triangle of covariances by rows."""
+    upper = test.covariance[np.triu_indices(len(test.observed))]
+    return test.observed, test.expected, upper
 
 
 def _log_rank(rows: SurvivalRows, member: IndexArray, groups: int) -> LogRankParts:
@@ -187,23 +217,6 @@ def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
     covariance = np.triu(on_grid(parts.covariance * noise), k=1)
     covariance = covariance + covariance.T
     return LogRankParts(parts.observed, expected, covariance - np.diag(covariance.sum(axis=0)))
-
-
-def disclosable_groups(events: IndexArray, censored: IndexArray, min_cell_size: int) -> BoolVector:
-    """Indicators of groups with rows of which neither events nor others are few, shape (G,).
-
-    By complementary suppression what is left of all events, and of all censored rows, without
-    these groups is none or enough: where it would be few, the smallest group is suppressed too.
-    """
-
-    def few(count: IndexArray) -> BoolVector:
-        return np.asarray((count > 0) & (count < min_cell_size))
-
-    disclosed: BoolVector = (events + censored > 0) & ~few(events) & ~few(censored)
-    while disclosed.any() and any(few(rows[~disclosed].sum()) for rows in (events, censored)):
-        left = np.flatnonzero(disclosed)
-        disclosed[left[(events + censored)[left].argmin()]] = False
-    return disclosed
 
 
 def _hazard_step(

@@ -1,0 +1,247 @@
+"""What a site can follow about the others from counts of all sites in whole units.
+
+It knows its own rows, and how many rows all sites have. A linear program over all that curves by
+three groupings of the same rows open bounds every count of the others.
+"""
+
+import numpy as np
+import pytest
+from driving import drive
+from followed_patients import EDGES, ward, wards
+from scipy.optimize import linprog
+
+from cipherdag import Federation, Policy, Survival
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
+from cipherdag.questions.estimation.rounded_totals import RoundedTotals
+from cipherdag.questions.estimation.survival import SurvivalCounts
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.drafts.inference import infer_schema
+
+UNIT = 11
+ASKED = {"time": "months", "event": "died", "edges": EDGES}
+
+
+def study(rng):
+    """Counts by grouping, group, end and bin, of the site and of all others, and the totals."""
+    n, bins, sites = int(rng.integers(100, 900)), int(rng.integers(5, 13)), int(rng.integers(2, 6))
+    site = rng.choice(sites, n, p=rng.dirichlet(np.full(sites, 4.0)))
+    ends = rng.random(n) < rng.uniform(0.3, 0.7)
+    bin_of = np.minimum(rng.exponential(0.5, n) * bins, bins).astype(int)  # the last is beyond
+    groupings = [1, *rng.integers(2, 5, 2)]
+    counts = []
+    for groups in groupings:
+        group = rng.choice(groups, n, p=rng.dirichlet(np.full(groups, 2.0)))
+        both = np.zeros((2, groups, 2, bins + 1), dtype=int)
+        np.add.at(both, (np.minimum(site, 1), group, ends.astype(int), bin_of), 1)
+        counts.append(both)
+    return counts, n
+
+
+def constraints(counts, n_rows):
+    """Rows of ``low <= A x <= high`` over the counts of the others, of all groupings."""
+    sizes = [both[1].size for both in counts]
+    starts = np.cumsum([0, *sizes])
+    rows, low, high = [], [], []
+
+    def bound(places, least, most):
+        row = np.zeros(starts[-1])
+        row[places] = 1.0
+        rows.append(row)
+        low.append(least)
+        high.append(most)
+
+    for both, start in zip(counts, starts, strict=False):
+        own, others = both
+        index = start + np.arange(own.size).reshape(own.shape)
+        total = own + others
+        for group in range(own.shape[0]):
+            for end in range(2):
+                for last in range(1, own.shape[2]):
+                    units = total[group, end, :last].sum() // UNIT
+                    less = own[group, end, :last].sum()
+                    bound(
+                        index[group, end, :last], units * UNIT - less, (units + 1) * UNIT - 1 - less
+                    )
+            units, less = total[group].sum() // UNIT, own[group].sum()
+            bound(index[group].ravel(), units * UNIT - less, (units + 1) * UNIT - 1 - less)
+        exact = n_rows - own.sum()  # how many rows all sites have is told exactly
+        bound(index.ravel(), exact, exact)
+    matrix = np.array(rows)
+    # the same rows in every grouping: of each end in each bin there are as many
+    first = np.arange(sizes[0]).reshape(counts[0][1].shape).sum(axis=0)
+    same = []
+    for both, start in zip(counts[1:], starts[1:], strict=False):
+        index = start + np.arange(both[1].size).reshape(both[1].shape)
+        for end in range(2):
+            for place in range(both.shape[3]):
+                row = np.zeros(starts[-1])
+                row[index[:, end, place]] = 1.0
+                row[first[end, place]] = -1.0
+                same.append(row)
+    return matrix, np.array(low), np.array(high), np.array(same)
+
+
+def values_left(counts, n_rows, rng, most):
+    """How many values of some small counts of the others, of bins and up to edges, fit."""
+    matrix, low, high, same = constraints(counts, n_rows)
+    cells, start = [], 0
+    for both in counts:
+        others = both[1]
+        index = start + np.arange(others.size).reshape(others.shape)
+        start += others.size
+        for group, end, place in np.ndindex(others.shape[0], 2, others.shape[2] - 1):
+            for first in {0, place}:
+                count = others[group, end, first : place + 1].sum()
+                if 0 < count < UNIT:
+                    cells.append((index[group, end, first : place + 1], count))
+    chosen = [cells[k] for k in rng.permutation(len(cells))[:most]]
+    left = []
+    for places, count in chosen:
+        aim = np.zeros(matrix.shape[1])
+        aim[places] = 1.0
+        ends = [
+            linprog(
+                sign * aim,
+                A_ub=np.vstack([matrix, -matrix]),
+                b_ub=np.concatenate([high, -low]),
+                A_eq=same,
+                b_eq=np.zeros(len(same)),
+            ).fun
+            * sign
+            for sign in (1.0, -1.0)
+        ]
+        least, largest = np.ceil(ends[0] - 1e-6), np.floor(ends[1] + 1e-6)
+        assert least <= count <= largest
+        left.append(largest - least + 1)
+    return left
+
+
+def test_a_site_is_left_three_values_of_small_counts():
+    rng, left = np.random.default_rng(26), []
+    for _ in range(25):
+        left += values_left(*study(rng), rng, most=12)
+    assert len(left) > 250
+    assert np.mean(np.array(left) < 3) <= 0.02
+    assert np.median(left) >= UNIT - 1
+
+
+def views(data, least):
+    federation = Federation.simulate(data, schema=infer_schema([*data.values()]), device="cpu")
+    return [SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites]
+
+
+def facts(n_sites):
+    return Facts(4, n_sites, names=("age", "arm", "died", "months"), min_contributors=2)
+
+
+def counted(data, least=UNIT, units=b"\0" * 8, **changes):
+    """A question of this study about its first count, and the sites."""
+    sites = views(data, least)
+    fields = {"categories": sites[0].categories, "time": 3, "event": 2}
+    question = SurvivalCounts(**fields, edges=np.array(EDGES).tobytes())
+    asked = {"unit": UNIT, "units": units, "comparisons": 1}
+    return RoundedTotals(question, **(asked | changes)), sites
+
+
+def test_a_site_answers_no_smaller_unit_and_no_exact_sum():
+    question, (site, *_) = counted(wards(), unit=UNIT - 1)
+    for asked in (question, question.question):
+        with pytest.raises(PolicyRefusedError):
+            site.answer(asked)
+    question, (site, *_) = counted(wards(), unit=UNIT)
+    assert len(site.answer(question)) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unit": 1},
+        {"unit": 257},
+        {"units": b""},
+        {"units": b"\0" * 7},
+        {"comparisons": 0},
+        {"comparisons": 2},
+        {"first": -1},
+        {"first": 2 * len(EDGES) + 1},
+        {"units": b"\xff" * 8},
+        {"units": b"\xff" * 7 + b"\0"},
+    ],
+)
+def test_a_hostile_question_about_totals_cannot_be_made(changes):
+    with pytest.raises(ValueError, match="."):
+        counted(wards(), **changes)
+
+
+class Liar:
+    """A site that answers as another one, and adds what it likes to words of its counts."""
+
+    def __init__(self, site, added):
+        self._site, self._added = site, added
+
+    def answer(self, question):
+        answer = self._site.answer(question)
+        if not isinstance(question, RoundedTotals):
+            return answer
+        return np.maximum(answer + self._added[: len(answer)], 0)
+
+
+def test_invented_rows_move_floors_and_show_nothing_else():
+    *honest, site = views(wards(), UNIT)
+    (plain, _), (lied, asked) = (
+        drive(Survival(**ASKED).ask(facts(3)), [*honest, Liar(site, np.full(15, more))])
+        for more in (0, 7)
+    )
+    assert any(isinstance(one, RoundedTotals) for one in asked)
+    for before, after in zip(plain.counts, lied.counts, strict=True):
+        for one, other in ((before.events, after.events), (before.ends, after.ends)):
+            assert set((other - one).tolist()) <= {0, 1}
+
+
+def test_invented_counts_that_cannot_be_end_the_run():
+    *honest, site = views(wards(), UNIT)
+    added = np.zeros(15, dtype=np.int64)
+    added[0] = 500  # more events up to the first edge than up to the second
+    with pytest.raises(AggregateRangeError, match="more rows end than there are"):
+        drive(Survival(**ASKED).ask(facts(3)), [*honest, Liar(site, added)])
+
+
+def test_four_runs_with_invented_rows_find_a_count():
+    """What approvals and max_runs are for: each run halves the range of eleven counts."""
+    for count in range(UNIT):
+        least, most = 0, UNIT - 1
+        for _ in range(4):
+            middle = (least + most + 1) // 2
+            if (count + UNIT - middle) // UNIT:
+                least = max(middle, least)
+            else:
+                most = min(middle - 1, most)
+        assert least == most == count
+
+
+def test_a_departure_within_the_search_ends_the_run():
+    sites, known = views(wards(), UNIT), facts(3)
+
+    class Leaving(Liar):
+        steps = 0
+
+        def answer(self, question):
+            self.steps += question.opens_bits
+            known.present.n_sites -= self.steps == 2
+            return super().answer(question)
+
+    leaving = Leaving(sites[2], np.zeros(15, dtype=np.int64))
+    with pytest.raises(SiteUnreachableError, match="a site left"):
+        drive(Survival(**ASKED).ask(known), [*sites[:2], leaving])
+    assert leaving.steps == 2
+
+
+@pytest.mark.parametrize("n_sites", [2, 3])
+def test_two_and_three_sites_are_asked_for_totals_too(n_sites):
+    data = {name: ward(150, k) for k, name in zip(range(n_sites), "abc", strict=False)}
+    policy = Policy(min_sites=2, tolerated_colluders=min(1, n_sites - 2))
+    found = Federation.simulate(data, policy=policy, device="cpu").run(Survival(**ASKED))
+    (curve,) = found.finding.curves
+    assert found.finding.rounded_to == UNIT
+    rows = 150 * n_sites // UNIT * UNIT
+    assert curve.rows == (rows, rows + UNIT - 1)
