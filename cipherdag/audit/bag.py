@@ -39,10 +39,10 @@ _TAG_FILES = {*_UNSIGNED, SIGNATURE_FILE, TAG_MANIFEST}
 MAX_BYTES = 2**28
 """Bytes that a bundle may unpack to, with the bundles of sites within it."""
 MAX_FILES = 10_000
-_ENTRY = struct.Struct("<4s5H3I2H")
-_END = struct.Struct("<4s4H2IH")
+_ENTRY = struct.Struct("<4s5H3I2H")  # header in front of a file of a zip
+_END = struct.Struct("<4s4H2IH")  # end of a zip
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_UTF_8 = 0x800
+_UTF_8 = 0x800  # flag of a name in UTF-8
 _DOMAIN = b"cipherdag bundle"
 _UNREADABLE = (
     OSError, ValueError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,

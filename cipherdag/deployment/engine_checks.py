@@ -29,9 +29,9 @@ from cipherdag.sites.study.checks import CheckResult
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 
-MOST_SENTENCE = 120
-ANNOUNCED_S = 60.0
-CONSOLE = "engine.log"
+MOST_SENTENCE = 120  # characters
+ANNOUNCED_S = 60.0  # between two announcements of one sentence
+CONSOLE = "engine.log"  # file of the process's output
 CHECK = "engine's process"
 log = logging.getLogger("cipherdag.site")
 

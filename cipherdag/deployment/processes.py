@@ -199,7 +199,7 @@ def _folder(
     return up.enter_context(served), ended
 
 
-REACHED_S = 3.0
+REACHED_S = 3.0  # to connect to the server's address
 DOUBLED = (
     "Two processes connect as '{site}' and displace each other: have that hospital stop one of "
     "them, as where its folder was copied."

@@ -211,7 +211,7 @@ def _read(path: Path) -> bytes:
     return content
 
 
-GREETING_S = 10.0
+GREETING_S = 10.0  # to wait for sites' answers
 
 
 @contextlib.contextmanager

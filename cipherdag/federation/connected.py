@@ -53,7 +53,7 @@ from cipherdag.sites.study.study import Study
 log = logging.getLogger("cipherdag.waiting")
 FindingType = TypeVar("FindingType", bound=Finding)
 
-APPROVAL_PAUSE_S = 2.0
+APPROVAL_PAUSE_S = 2.0  # first pause before a session is opened again; it doubles
 LONGEST_PAUSE_S = 30.0
 RUN_LOCK = ".running"
 

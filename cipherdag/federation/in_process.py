@@ -53,7 +53,7 @@ from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 from cipherdag.sites.session.runtime import SiteRuntime
 
 Wire = Callable[[Mapping[str, Handler]], Engine]
-_MOST_NAMED = 6
+_MOST_NAMED = 6  # sites that the text form of `LocalSites` names
 
 
 @dataclass(frozen=True, slots=True, repr=False)

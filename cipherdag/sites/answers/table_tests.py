@@ -16,7 +16,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult, ci_te
 from cipherdag.sites.table.site_table import SiteTable
 
 FAR = 1000.0
-"""A number so many robust standard deviations from the median is blamed if a run ends."""
+"""A number farther from the median, in robust standard deviations, is blamed if a run ends."""
 NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
 
 

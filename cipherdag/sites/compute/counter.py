@@ -35,14 +35,14 @@ from cipherdag.statistics.array_functions import (
 from cipherdag.statistics.contingency import SparseTable, TableShape
 
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
-MAX_CODE = 2**31 - 1
+MAX_CODE = 2**31 - 1  # one more than the largest code of a column
 PIECE_CELLS = 2**20  # counted at a time on a processor
 BYTES_PER_TABLE_CELL = 256  # on a card: the count, and the arrays that score tests make of it
 BYTES_PER_CODE = 16
 BYTES_PER_WORD = 32
 BYTES_PER_LEVEL = 16  # of one row's one-hot codes
-EXACT_IN_FLOAT32 = 2**24
-WORD = 64
+EXACT_IN_FLOAT32 = 2**24  # counts below it are exact in 32-bit floats
+WORD = 64  # rows of a word of bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from cipherdag.statistics.array_functions import Array
 Device = NewType("Device", str)
 """The name that torch has for a device of this machine; a processor needs no torch."""
 
-DEFAULT_MEMORY = 256 * 2**20
+DEFAULT_MEMORY = 256 * 2**20  # bytes
 ROW_BLOCK = 8192
-"""Rows that are summed at a time, the same however much memory there is."""
+"""Rows that are summed at a time; as memory does not change it, sums are always equal."""
 IN_CACHE = 2**15 - 1
 """Elements of a batch on a processor, few enough to stay in its cache."""
 DEVICES = ("cpu", "cuda")

@@ -28,14 +28,14 @@ from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.mechanisms import Networks
 from cipherdag.sites.compute.beliefs.regimes import FLOW, LEAST_BELIEF, NORMAL, Density, Regimes
 
-WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
-LOGIT_RATE, LOGIT_RANGE = 6e-2, 60.0
+WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4  # learning rates of the networks, first and last
+LOGIT_RATE, LOGIT_RANGE = 6e-2, 60.0  # largest rate of the logits, and rate times steps
 UPDATES = 60  # of the multipliers
-LEAST_PENALTY, SLOW_PENALTY, LAST_PENALTY = 1e-2, 1e-2, 1e1
+LEAST_PENALTY, SLOW_PENALTY, LAST_PENALTY = 1e-2, 1e-2, 1e1  # see `Penalty.over`
 FAST_FRACTION = 0.4  # of the updates, until a 2-cycle costs `SLOW_PENALTY`
 WARM_UP = 0.1  # share of the steps in which the networks alone learn
-LARGEST_SLOPE = 10.0
-LARGEST_LOGIT = 4.6
+LARGEST_SLOPE = 10.0  # of the penalty on cycles
+LARGEST_LOGIT = 4.6  # of an edge, either way
 SMALLEST_PROBABILITY = 1.0 / (1.0 + math.exp(LARGEST_LOGIT - 1e-3))
 DENSITIES = {"dcdi-g": NORMAL, "dcdi-dsf": FLOW}
 

@@ -19,7 +19,7 @@ from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 FIT_RATE = 5e-3
 CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 28}
-PACKED_BITS = 62  # of so many variables a set of parents fits one integer
+PACKED_BITS = 62  # most variables whose set of parents fits one integer
 SLOPE = 0.1  # of the leaky ReLU below 0
 
 

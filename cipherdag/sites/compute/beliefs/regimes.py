@@ -24,11 +24,11 @@ from cipherdag.sites.compute.device import Device
 
 log = logging.getLogger("cipherdag.site")
 
-LEAST_SPREAD = 1e-8
+LEAST_SPREAD = 1e-8  # a column of a smaller deviation is not scaled
 LEAST_BELIEF = 0.01
 """Beliefs stay this far from 0 and 1, so that data can overcome a prior."""
-LOG_SD_BOUND = 4.0
-FLOW_LAYERS, FLOW_UNITS = 2, 10
+LOG_SD_BOUND = 4.0  # of a predicted log deviation, either way
+FLOW_LAYERS, FLOW_UNITS = 2, 10  # of the deep sigmoidal flow
 
 
 @dataclass(frozen=True, slots=True)

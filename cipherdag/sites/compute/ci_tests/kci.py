@@ -34,7 +34,7 @@ from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels, KernelMoments
 from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, resolve_device
 
-MEMORY = 512 * 2**20
+MEMORY = 512 * 2**20  # bytes of a batch on a processor
 CACHE_MEMORY = 64 * 2**20
 
 log = logging.getLogger("cipherdag.site")
@@ -156,7 +156,7 @@ class KernelTest(CachedCITest):
 def _outcomes(
     kernels: KernelMoments, varies: BoolVector, n_rows: int, order: IndexArray
 ) -> FloatMatrix:
-    """Computes outcomes of tests (x, y, z1, ..., zl) over so many rows, shape (B, N_COLUMNS)."""
+    """Computes outcomes of tests (x, y, z1, ..., zl) over ``n_rows``, shape (B, N_COLUMNS)."""
     outcomes = not_done(np.full(len(order), n_rows))
     done = np.flatnonzero(varies[order].all(axis=1))
     if done.size:

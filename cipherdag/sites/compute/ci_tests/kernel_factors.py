@@ -46,7 +46,7 @@ CACHE_FRACTION = 0.25
 """Most bytes, and largest fraction of the memory, for factors and regressions of later batches."""
 WORKING_MATRICES = 4  # temporary ones of a computation given Z
 MOST_OF_A_SIDE = 64  # positions of x, and of y, whose matrices are held together, given Z
-FACTORS_OF_TILE = 16  # the same for factors, without Z
+FACTORS_OF_TILE = 16  # positions of x, and of y, whose factors are held together, without Z
 
 
 class KernelMoments(Protocol):

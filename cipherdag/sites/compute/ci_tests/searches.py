@@ -19,7 +19,7 @@ from cipherdag.questions.separators import Candidates, CandidateScores, Separato
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 
 FIRST_WAVE = 4  # conditioning sets of every pair that are tested first
-WAVE_GROWTH = 8  # each next wave has so many times as many sets of the pairs that remain
+WAVE_GROWTH = 8  # factor by which the number of sets grows from wave to wave
 BATCH = 200_000  # tests of a batch
 SPECULATION = 20_000  # most tests of one variable that are done before they are needed
 PART = 512  # sets of one pair that are tested at a time

@@ -15,8 +15,8 @@ import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 
-FEWEST_IN_PIECE, MOST_IN_PIECE = 8, 512
-MOST_CELLS = 2**62
+FEWEST_IN_PIECE, MOST_IN_PIECE = 8, 512  # rows
+MOST_CELLS = 2**62  # of the joint table, whose codes are integers of 64 bits
 MOST_PATTERNS = 64
 """Sets of variables whose patterns are remembered."""
 PIECES_PER_GROUP = 4

@@ -37,7 +37,7 @@ Exact effects over three sites, of variables with two categories, have one solut
 numbers: the sites' tables.
 """
 ROWS_PER_COEFFICIENT = 4
-"""Every arm of a fold needs so many rows: sums over fewer, step by step, could disclose rows."""
+"""Every arm of a fold needs this many rows per coefficient; sums over fewer could disclose rows."""
 LEAST_CHANCE = 2.0**-53
 """Probabilities are cut at this distance from 0 and 1, so that normal numbers are finite."""
 
@@ -229,7 +229,7 @@ def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: CellKeys) 
 def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
     """A number from -1 to 1 for every row, shape (n,).
 
-    Other variables get other numbers: two questions with the same would disclose a joint table.
+    Questions on other variables get other numbers: equal ones would disclose a joint table.
     """
     return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (len(rows),))
 

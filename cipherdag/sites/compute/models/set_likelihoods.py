@@ -32,11 +32,11 @@ LEAST_DETERMINANT = -23.0
 """Least log determinant per variable: of less, the others determine the variable."""
 DIAGONAL_RIDGE = 1e-9
 """Added to variances of 1 where categories may determine each other; larger than rounding."""
-BATCH, BATCH_ON_CARD = 2**12, 2**16
+BATCH, BATCH_ON_CARD = 2**12, 2**16  # sets whose determinants are computed at a time
 LOGLIK_NOISE_NATS = 1.0
 """Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
 ROUNDED_BITS = 20
-"""Likelihoods that agree to so many bits below one have the same noise, whatever the rounding."""
+"""Binary places to which likelihoods are rounded before noise is drawn from them."""
 
 
 def likelihoods_answer(

@@ -57,7 +57,7 @@ from cipherdag.statistics.regression_models import (
 
 LEAST_WIDTH = 2.0**-24
 """Thresholds that are closer, which only a hostile question has, count as this far apart."""
-MOST_WIDTH = 700.0
+MOST_WIDTH = 700.0  # whose exponential is finite
 MOST_MADE, MOST_SUMS = 2**20, 512
 """Compressed rows are used up to this many entries of all patterns, and sums of a group."""
 

@@ -30,7 +30,7 @@ SPARE_VALUES = 2**21
 """Memory that blocks take and give back without asking the system, which clears it slowly."""
 BYTES_PER_VALUE = 64
 """Memory on a card for a value, its square, and the arrays that are computed from both."""
-WIDEST_EXPONENT = 1000
+WIDEST_EXPONENT = 1000  # of a unit, either way, so that the unit is finite
 WELL_CENTRED = 1e-5
 """If a variance is a smaller share of the mean's square, it is computed again about the mean."""
 

@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 
 LEAST_GAIN = 1e-3  # of R squared: a smaller one ends the forward pass
 PENALTY = 3.0  # per knot, in the generalised cross-validation of an interaction model
-SPAN_RISK = 0.05
+SPAN_RISK = 0.05  # alpha of Friedman's Eq. 43 and 45, which space the knots
 TOLERANCE = 1e-7  # a column with less of its squared norm left is in the span of others
 
 
@@ -59,7 +59,7 @@ class Knots:
 
 
 def make_knots(columns: Tensor, n_predictors: int) -> Knots:
-    """Spaces the knots of all columns, shape (p, n), for regressions on so many variables."""
+    """Spaces the knots of all columns, (p, n), for regressions on ``n_predictors`` variables."""
     n = columns.shape[1]
     # Friedman's Eq. 43 and 45
     span = max(1, int(-math.log2(-math.log1p(-SPAN_RISK) / (n_predictors * n)) / 2.5))

@@ -24,7 +24,7 @@ from cipherdag.sites.compute.scores.scores import Noise, by_size, standardised
 
 NORMALISER = math.log2(2.865064)  # makes the code of the whole numbers complete
 DIGITS = 1000.0  # a parameter is written with three to four digits
-SMALLEST_PARAMETER = 1e-12
+SMALLEST_PARAMETER = 1e-12  # a smaller parameter counts as 0
 FUNCTION_BITS = math.log2(9)  # one of nine kinds of functions for every factor of a term
 WIDEST_GAP = 10.01  # resolution if the two smallest values are equal and no gap is narrower
 CHUNK_ELEMENTS = 1 << 16
