@@ -29,8 +29,8 @@ PERSON = {
     ),
     "somebody may be lying: people stop and find out": (
         "Stop:", "Find out why: other roles", "Treat the ledger as altered", "Do not retry before",
-        "Compare versions of",
-        "Compare the party's key", "Compare its version", "Find out who altered it", "Find out with all sites",
+        "Compare versions of", "Find out with all sites",
+        "Compare the party's key", "Compare its version", "Find out who altered it",
         "A site answered beyond", "The coordinator, its network", "Only the sum over the sites",
         "Put its newest folder back", "Restore ", "Repeat the run; if it recurs",
     ),
