@@ -48,7 +48,6 @@ def votes_evidence(
     outcome: FedPCOutcome,
     names: Sequence[str],
     *,
-    n_sites: int,
     sepset: str,
     reference: Reference,
     closed: bool = False,
@@ -60,7 +59,7 @@ def votes_evidence(
     ``reference`` by whose conventions.
     """
     reader = _Reader(outcome, names, reference, closed=closed)
-    votes = None if closed else _Votes(outcome, n_sites)
+    votes = None if closed else _Votes(outcome)
     return GraphEvidence(
         measure="" if closed else MEASURE,
         edges=reader.edges(_on_closed_votes if votes is None else votes.on),
@@ -89,9 +88,8 @@ def joint_evidence(
 class _Votes:
     """Counts the votes on every edge, over all layers in which it was tested."""
 
-    def __init__(self, outcome: FedPCOutcome, n_sites: int) -> None:
+    def __init__(self, outcome: FedPCOutcome) -> None:
         self._skeleton = outcome.skeleton
-        self._n_sites = n_sites
         self._of_edge: dict[Pair, list[tuple[int, int, int]]] = {}
         self._skipped: dict[Pair, int] = {}
         self._cast = self._unanimous = 0

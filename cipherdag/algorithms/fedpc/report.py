@@ -42,14 +42,7 @@ def concluded(
         evidence = joint_evidence(outcome, names, algorithm.decided_by, closed=closed)
         details["tests"] = dict(outcome.tests)
     else:
-        evidence = votes_evidence(
-            outcome,
-            names,
-            n_sites=facts.n_sites,
-            sepset=sepset,
-            reference=followed,
-            closed=closed,
-        )
+        evidence = votes_evidence(outcome, names, sepset=sepset, reference=followed, closed=closed)
     triples = unresolved_triples(outcome, names, algorithm.rule, closed=closed)
     details |= unresolved_details(triples)
     if algorithm.test == "kci":

@@ -26,7 +26,7 @@ def test_evidence_recounts_the_votes_and_names_true_separations(seed):
     outcome, _ = drive(
         FedPC(evidence="vote", max_cond_size=None).ask(Facts(n, 3)), [respondent(oracle)] * 3
     )
-    evidence = votes_evidence(outcome, names, n_sites=3, sepset="max", reference=PAPER)
+    evidence = votes_evidence(outcome, names, sepset="max", reference=PAPER)
     graph = CausalGraph.from_arcs(names, outcome.arcs)
     assert [(e.source, e.target) for e in evidence.edges] == [
         (e.source, e.target) for e in graph.edges
@@ -53,7 +53,7 @@ def test_evidence_tells_a_divided_vote():
     outcome, _ = drive(
         FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(site) for site in sites]
     )
-    evidence = votes_evidence(outcome, "abc", n_sites=3, sepset="max", reference=PAPER)
+    evidence = votes_evidence(outcome, "abc", sepset="max", reference=PAPER)
     assert [edge.shown for edge in evidence.edges] == ["2/3", "2/3"]
     assert evidence.edges[0].strength == 2 / 3
     assert evidence.edges[0].facts[0] == (
@@ -68,7 +68,7 @@ def test_of_closed_votes_nothing_is_said_but_which_edges_stand():
     chain[0, 1] = chain[2, 1] = True
     outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
     silent = replace(outcome, votes=())
-    evidence = votes_evidence(silent, "abc", n_sites=3, sepset="max", reference=PAPER, closed=True)
+    evidence = votes_evidence(silent, "abc", sepset="max", reference=PAPER, closed=True)
     assert evidence.unsupported == ()
     assert [(edge.status, edge.shown, edge.tests) for edge in evidence.edges] == [
         ("", "", None)
