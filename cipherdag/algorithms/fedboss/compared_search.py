@@ -74,11 +74,11 @@ class ClassSearch:
             pattern = pattern_of(dag)
             candidates = self._candidates(dag, pattern)
             gains = yield from self.scores.gaining(candidates)
-            reached = {
+            legal = {
                 change: [move for move in candidates[change] if self._after(pattern, move)]
                 for change in gains
             }
-            ends = {change: _ends(possible) for change, possible in reached.items() if possible}
+            ends = {change: _endpoints(possible) for change, possible in legal.items() if possible}
             if not ends:
                 return dag
             if len(ends) > MOST_RANKED:
@@ -87,14 +87,14 @@ class ClassSearch:
             larger = yield from self.scores.larger(
                 [(gains[second], gains[first]) for first, second in pairs]
             )
-            beaten: dict[Change, set[Change]] = {change: set() for change in ends}
+            larger_rivals: dict[Change, set[Change]] = {change: set() for change in ends}
             for (first, second), second_is_larger in zip(pairs, larger, strict=True):
                 if second_is_larger:
-                    beaten[first].add(second)
+                    larger_rivals[first].add(second)
                 else:
-                    beaten[second].add(first)
-            for change in _best_first(beaten):
-                dag = self._made(dag, change, reached[change])
+                    larger_rivals[second].add(first)
+            for change in _best_first(larger_rivals):
+                dag = self._with_change(dag, change, legal[change])
         return dag
 
     def within_bounds(self, dag: Dag, required: Dag) -> Dag:
@@ -138,16 +138,16 @@ class ClassSearch:
         return {change: edge for edge, changes in left.items() for change in changes}
 
     def _candidates(self, dag: Dag, pattern: Pattern) -> dict[Change, list[Move]]:
-        """The moves from a graph that are looked at, by the change of families that they make."""
+        """The candidate moves from a graph, by the change of families that they make."""
         candidates: dict[Change, list[Move]] = {}
         for phase in PHASES:
             for move in moves(pattern, phase):
                 change = _change(dag, pattern, move)
-                if change is not None and self._looked_at(move, change):
+                if change is not None and self._is_candidate(move, change):
                     candidates.setdefault(change, []).append(move)
         return candidates
 
-    def _looked_at(self, move: Move, change: Change) -> bool:
+    def _is_candidate(self, move: Move, change: Change) -> bool:
         if move.phase == "delete":
             return True
         if not all(self._scored(*family) for family in change.new):
@@ -164,7 +164,7 @@ class ClassSearch:
         cells = self.scores.penalty.cells(parents | 1 << v)
         return cells <= self.max_cells and parents.bit_count() <= self.max_parents
 
-    def _made(self, dag: Dag, change: Change, possible: Sequence[Move]) -> Dag:
+    def _with_change(self, dag: Dag, change: Change, possible: Sequence[Move]) -> Dag:
         """The graph after the first of ``possible`` that still makes ``change``; else ``dag``."""
         pattern = pattern_of(dag)
         for move in possible:
@@ -195,17 +195,17 @@ def _change(dag: Dag, pattern: Pattern, move: Move) -> Change | None:
     return Change(tuple(new for _, new in changed), tuple(old for old, _ in changed))
 
 
-def _ends(possible: Sequence[Move]) -> frozenset[int]:
+def _endpoints(possible: Sequence[Move]) -> frozenset[int]:
     return frozenset(v for move in possible for v in (move.x, move.y))
 
 
-def _best_first(beaten: dict[Change, set[Change]]) -> list[Change]:
+def _best_first(larger_rivals: dict[Change, set[Change]]) -> list[Change]:
     """An order in which each change comes after all that gain more.
 
     Comparisons of sums form no cycle. Where the budget ended before all were made they may: then
     the first change left is taken.
     """
-    left, order = dict(beaten), []
+    left, order = dict(larger_rivals), []
     while left:
         best = [change for change, larger in left.items() if not larger & left.keys()]
         for change in best or [next(iter(left))]:
