@@ -147,7 +147,7 @@ def order_changes_nothing(trial: Trial) -> None:
 
 
 def opens_only_what_it_declares(trial: Trial) -> None:
-    """All that its questions open they declare, their kinds do at most, and the algorithm does."""
+    """A question declares all that it opens; its kind and the algorithm declare that, too."""
     _, _, heard = _heard(trial)
     for part in (part for question, _ in heard for part in question.parts):
         silent = [each for each in part.encodings if each.length and not each.discloses]

@@ -213,7 +213,7 @@ def coordinator_start(folder: CoordinatorFolder) -> None:
 
 
 def _confirm(request: Request, codes: tuple[str, ...], *, quiet: bool) -> set[str]:
-    """Let a request pass whose code was given, or is typed as the site reads it aloud; which."""
+    """The codes of a request that were given, or are typed now as the site reads them aloud."""
     from cipherdag.errors import SignatureError
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import mismatch

@@ -113,7 +113,7 @@ def _learnt(
     *,
     resumed: bool,
 ) -> Run[LearntGraph]:
-    """The result of a way: learnt and saved, or as a demo that goes on saved it."""
+    """The result of one variant: learnt and saved now, or loaded where the demo was resumed."""
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.findings.graph import LearntGraph
     from cipherdag.results.folder import REPORT_FILE

@@ -141,9 +141,9 @@ class GraphFinding(Finding, Generic[Graph_co]):
         """The edges and marks that at least ``threshold`` of the bootstrap replicates share.
 
         Args:
-            threshold: Share of the replicates that joins two variables at least, and that has a
-                direction at least, or in a PAG an arrowhead at an end, or a tail; else the edge
-                has no direction, and the end is a circle.
+            threshold: Least share of the replicates that must have an edge for it to be kept, and
+                a direction (in a PAG, the arrowhead or tail at an end) for it to be drawn; else
+                the edge has no direction (the end is a circle).
 
         Returns:
             A graph that is directed in part, as a rule no CPDAG and no PAG. Edges of a directed
@@ -233,7 +233,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
 
 
 def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
-    """What may do the tests that edges lack; no rows can where a column follows from others."""
+    """How the tests that edges lack may be done; more rows do not help if a column is computed."""
     follow = [edge.tests is not None and edge.tests.why == FOLLOWS for edge in unsupported]
     return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])
 

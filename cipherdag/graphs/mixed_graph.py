@@ -62,7 +62,7 @@ class MixedGraph(ABC):
     meanings: ClassVar[Mapping[Mark, str]]
     """What an edge of each mark says of its variables; other marks no graph of this kind has."""
     one_way: ClassVar[Mark]
-    """The mark between groups of variables whose edges all lead one way."""
+    """Where a large graph is drawn as boxes of variables: the mark if all edges lead one way."""
     undetermined: ClassVar[Mark]
     """The mark of an edge of which neither end is determined."""
 

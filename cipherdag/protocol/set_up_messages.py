@@ -2,9 +2,9 @@
 
 With a key for every two sites it takes three exchanges: offers, seals and a proof of the schema.
 On a sparse graph it takes four, since who shares a key with whom is drawn by lot once all keys are
-offered: the sites first tell the numbers that they committed to, and then send links to those that
-follow from them. A site's number is the same in every set-up of one cohort, and sites with folders
-hold each other to their first commitment: a site that leaves when it sees the lot gets no new lot.
+offered: the sites first reveal the numbers that they committed to, which give the graph, and then
+link to their neighbours on it. A site's number is the same in every set-up of one cohort, and sites
+with folders hold each other to the first commitment: who leaves on seeing the lot gets no other.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal. All see
@@ -149,7 +149,7 @@ class Links(Body, frozen=True):
 
     Attributes:
         links: For each later neighbour, in cohort order, an ML-KEM ciphertext and a tag under the
-            key of the two, which shows that nobody altered it. The first site has all others.
+            key of the two, which shows that nobody altered it. The first site links to all others.
         secrets: From the first site only, one sealed `SharedSecrets` per later site.
         content: From the first site only, the sealed `SharedContent`, once for all.
     """

@@ -9,7 +9,7 @@ An arm is counted once for all questions of its effect. A site that left in betw
 counted; sites then leave out parts that may have too few (`Suppressed.without`).
 
 Leaks:
-    Of parts to which too few sites contribute nothing but their number; not which ones do.
+    Of a part to which too few sites contribute: how many do, and not which ones.
 """
 
 from __future__ import annotations

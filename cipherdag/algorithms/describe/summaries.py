@@ -22,11 +22,11 @@ NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
 TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
 """Where numbers are counted: standard deviations from the mean of all sites, both rounded."""
 NEAR_ZERO = 2.0 ** (-np.arange(-4, 69) / 4.0)
-"""And from 0, in standard deviations: what most numbers of a skewed column are, to a fifth."""
+"""More marks, as distances from 0 in standard deviations, for columns with many small numbers."""
 QUARTERS = 4
-"""Between a power of two and the next, and in a deviation: the grid of deviations and means."""
+"""Steps of the grid of deviations, between powers of two, and of means, in one deviation."""
 MORE_DIGITS = 3
-"""Beyond the distance of two marks, for a number that rounds to beyond one of them."""
+"""Digits that are tried at most until a rounded quantile lies between its two marks."""
 ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
 
 
@@ -160,8 +160,8 @@ def quantiles_of(
 ) -> tuple[float | None, ...]:
     """Quantiles from counts up to marks, on straight lines between them; None beyond the marks.
 
-    They are rounded to the power of ten below the distance of the two marks, and 0 between the two
-    next to it.
+    They are rounded to the power of ten below the distance of the two marks, and to 0 where these
+    lie on either side of 0.
 
     Args:
         marks: Ascending, shape (M,).

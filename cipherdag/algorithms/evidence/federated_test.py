@@ -34,7 +34,7 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 AskBatch = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
 P_FLOOR = 0.01
-"""Share of alpha that is the least graded p-value; smaller ones count as this."""
+"""Share of alpha below which p-values are not told apart: smaller ones count as this."""
 MAX_VALUES_PER_ROUND = 2_000_000
 """Values of a site's answer in one round, unless one table has more."""
 
@@ -108,7 +108,7 @@ class CachedFederatedCITest(ABC):
         self._estimates: dict[int, OutcomeCache] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """Return the normal scores of marginal tests; 0 where not tested or pairs are not ranked.
+        """Return the normal scores of marginal tests; 0 where not tested or strengths are not kept.
 
         Args:
             pairs: Pairs that were tested, shape (B, 2).

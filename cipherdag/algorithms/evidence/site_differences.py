@@ -31,9 +31,9 @@ LEVEL = 0.01
 MOST_SHARES = 4096
 """Shares of a variable in all strata together beyond which it is not compared."""
 LEAST_ROWS = 5.0
-"""Rows on the rarer side of a share, over all sites, below which it is not tested."""
+"""Rows inside a share or outside it, whichever are fewer, below which it is not tested."""
 SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
-"""Bound of an angle's variance in squared standard errors; the second term is that of noise."""
+"""Bound of the variance of asin sqrt(share), in squared standard errors; the rest is noise."""
 
 
 @dataclass(frozen=True, slots=True)

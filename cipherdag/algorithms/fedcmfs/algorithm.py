@@ -55,7 +55,7 @@ MARK_LABELS = (
 )
 EXACT = {"reveal": "sums", "retrieval": "paper"}
 VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
-"""The paper's text states no level, test or limit; the authors' HITON-PC ends with sets of 3."""
+"""What the preset leaves free: the paper has no level, test or limit; its HITON-PC ends at 3."""
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
 
 Searching = Generator[Question, FloatVector, Neighbourhood]

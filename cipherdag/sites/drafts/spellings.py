@@ -15,7 +15,7 @@ _NEAR_MISS = 0.85
 
 @dataclass(frozen=True, slots=True)
 class SharedCategories:
-    """The category that every text of a draft spells, and what was taken for one, or may be."""
+    """The category of every text of a draft, and remarks on texts that are, or may be, one."""
 
     spelled: Mapping[str, str]
     remarks: tuple[tuple[str, str], ...]

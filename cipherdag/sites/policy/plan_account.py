@@ -117,7 +117,7 @@ def _protection_lines(plan: Plan, opens: frozenset[Disclosure]) -> list[str]:
     kind = protection_kind(plan.protection)
     n_sites, covered = len(plan.cohort), f"{sites_covered(plan)} at least"
     if not plan.measured.everywhere:
-        covered += ", those of one line below"
+        covered += ", all from one of the groups listed below"
     more = [f"{IN_PARTS} {of_colluding_sites(n_sites)}"] if _sealed(opens) else []
     more += [f"{LARGEST} That number is a single site's."] if _of_one(opens) else []
     read, seen = "the coordinator reads every site's answer", "All sites see the sums."
@@ -134,7 +134,7 @@ def sites_covered(plan: Plan) -> str:
     n_sites, measured = len(plan.cohort), plan.measured
     if measured.everywhere:
         return f"{plan.min_survivors} of the {n_sites} sites"
-    # of a test that one group alone can do, and whoever leaves is of it
+    # at worst only the smallest group can do a test, and all that leave are of it
     left = measured.smallest_group(range(n_sites)) - (n_sites - plan.min_survivors)
     return f"{left} sites"
 
@@ -166,7 +166,7 @@ def _lacking_lines(plan: Plan) -> list[str]:
         numbers = ", ".join(str(each + 1) for each in measured.lacking[group[0]])
         lines.append(f"Lacking {f'numbers {numbers}' if numbers else 'nothing'}: {names}.")
     lines.append(
-        "By what sites lack, differences of sums cover all sites of one of these lines at least."
+        "Sums over different groups can be subtracted: what remains covers a whole group at least."
     )
     return lines
 

@@ -38,7 +38,7 @@ class Coverage:
     Attributes:
         min_contributors: How many sites have to contribute to a part, of this site's own policy.
         planned: How many by the plan, the same at every site.
-        read: How this site reads what all sites are told.
+        read: How this site computes the digest of a question, perhaps shared in its process.
     """
 
     min_contributors: int

@@ -96,7 +96,7 @@ Correlations = FullMatrices | PackedMatrix
 
 @dataclass(frozen=True, slots=True)
 class StandardColumns:
-    """A site's columns, (n, p), are divided by their largest magnitude and shifted by a value."""
+    """A site's raw columns, (n, p), with the scale and origin by which `centred` moves them."""
 
     values: NDArray[np.float64]
     scale: FloatVector
@@ -180,8 +180,8 @@ class FisherZTest(CachedCITest):
     Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
 
     Values have shape (n, p), NaN where missing. Half of the memory bounds a batch, unless one test
-    needs more; the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch
-    by its free memory. The correlations come on top: 8 p**2 bytes, and half as many where variables
+    needs more; the other half bounds the cache of outcomes. None is 256 MiB; on a card free memory
+    bounds a batch. The correlations come on top: 8 p**2 bytes, and half as many where variables
     are more than `FULL_UP_TO`.
 
     Raises:

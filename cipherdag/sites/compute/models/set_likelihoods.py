@@ -48,12 +48,12 @@ def likelihoods_answer(
 ) -> FloatVector:
     """The answer to `LogLikelihoods`.
 
-    The noise of a likelihood follows from its value without the discount. So sets that split the
+    The noise of a likelihood follows from its value before the discount. So sets that split the
     rows in the same way, in whichever run, give an attacker one equation and not many.
 
-    Without ``noise`` answers are exact. If the rows were drawn from those of ``parent``, the noise
-    of the parent's likelihoods is added, which a mean over replicates keeps. So is noise of the
-    drawn rows', which a difference of two replicates keeps.
+    Without ``noise`` answers are exact. If the rows were drawn from those of ``parent``, there are
+    two noises: one follows from the parent's likelihoods and does not average out over replicates,
+    the other from those of the drawn rows and does not cancel between two replicates.
     """
     sets = question.sets()
     answer = site.answer(sets, question.discount)
@@ -80,8 +80,8 @@ def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector
 class SetLikelihoods:
     """Log likelihoods of sets of columns, corrected for what chance alone explains.
 
-    The categories of a set have their contingency table. Its numbers are normal with one covariance
-    matrix, about means to which every category adds its part: main effects alone.
+    A set's categories have their contingency table. Its continuous columns are normal with one
+    covariance matrix, about means to which every category adds its part: main effects alone.
 
     Rows that miss a value are left out, and categories of fewer rows than ``min_cell_size`` are
     collapsed. A category that is rare in ``parent``, from which rows were drawn, counts as rare.
