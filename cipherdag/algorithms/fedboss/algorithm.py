@@ -208,7 +208,7 @@ class FedBOSS(ScoreSettings):
         tests.check_sites(facts.n_sites)
         tested = yield from tests.learn(facts, constraints, resampled=resampled)
         score, budget = set_score(columns.rows), self.budget
-        bounds = self.bounds_of_sets(score, columns)
+        bounds = self.bounds_of_sets(score, columns, facts.n_sites)
         scores = ComparedScores(
             SetPenalty(columns.categories, score, self.scoring.penalty),
             per_parent=bounds["per_parent"],

@@ -63,12 +63,13 @@ class Scoring:
 class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
     """What is scored: numbers by BIC, categories by qNML, columns of both kinds by the sum of both.
 
-    A parent costs ln(p) more where there are categories; of numbers alone the least with which the
-    extended BIC is consistent, ln(p) - ln(n) / 2, and nothing up to the root of n variables.
+    A parent costs ln(p) more where there are categories, and a nat for every site but one whose
+    likelihoods add up; of numbers alone the least with which the extended BIC is consistent,
+    ln(p) - ln(n) / 2, and nothing where p is at most the root of n.
 
     Attributes:
-        within_sites: Whether differences between sites are no evidence: numbers are taken from
-            each site's own mean, of spreads that differ in units of its own deviation, and of
+        within_sites: Whether differences between sites are no evidence: numbers are measured from
+            each site's own mean, and in its own standard deviations if these differ, and of
             categories the sites' own likelihoods are added up. Without it, a difference between
             sites in two columns is a dependence between them.
         scoring: How graphs are scored, and how far they are searched.
@@ -103,7 +104,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
                 return (yield from self._from_tables(columns, budget))
         elif not by_site:
             return (yield from self._from_moments(columns, n_sites))
-        return (yield from self._from_likelihoods(columns, budget))
+        return (yield from self._from_likelihoods(columns, n_sites, budget))
 
     def _from_moments(self, columns: ColumnKinds, n_sites: int) -> Opening:
         rows, correlations = yield from open_correlations(
@@ -136,7 +137,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
         yield from scores.learn_pairs()
         return scores
 
-    def _from_likelihoods(self, columns: ColumnKinds, budget: Budget) -> Opening:
+    def _from_likelihoods(self, columns: ColumnKinds, n_sites: int, budget: Budget) -> Opening:
         require_rows(columns)
         score = set_score(columns.rows)
         scores = LikelihoodScores(
@@ -145,16 +146,19 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             SetPenalty(columns.categories, score, self.scoring.penalty),
             budget,
             max_rows=self.max_rows,
-            **self.bounds_of_sets(score, columns),
+            **self.bounds_of_sets(score, columns, n_sites),
         )
         yield from scores.learn_pairs()
         return scores
 
-    def bounds_of_sets(self, score: SetScore, columns: ColumnKinds) -> dict[str, int]:
-        """The keyword arguments of `SetFamilies`."""
+    def bounds_of_sets(
+        self, score: SetScore, columns: ColumnKinds, n_sites: int = 1
+    ) -> dict[str, int]:
+        """The keyword arguments of `SetFamilies`; likelihoods of ``n_sites`` sites add up."""
+        prior = _prior(columns, score.rows) + (n_sites - 1) * bool(columns.categories.any())
         return {
             "bits": score.bits,
-            "per_parent": int(score.on_grid(np.array([_prior(columns, score.rows)]))[0]),
+            "per_parent": int(score.on_grid(np.array([prior]))[0]),
             "max_cells": LARGEST_TABLE,
             "max_parents": self.parents_of_sets,
         }
