@@ -50,7 +50,7 @@ BUDGETS = {
     "graphs": 6340,
     "pages": 272,
     "privacy": 5332,
-    "program": 444,
+    "program": 442,
     "protocol": 6090,
     "questions": 5916,
     "results": 1483,

@@ -1,4 +1,4 @@
-"""The algorithms: which questions each asks the sites, and what it concludes from the answers.
+"""Which questions each algorithm asks the sites, and what it concludes.
 
 Where a docstring has no ``Leaks:`` section, nothing is disclosed but what the run's questions say.
 """

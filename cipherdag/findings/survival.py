@@ -14,7 +14,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, ranged, shown
 
 ALL_ROWS = "all"
-ROUNDED = "Counts were opened in whole units of {} rows, and are ranges; intervals cover them."
+ROUNDED = "Counts were disclosed in whole units of {} rows, and are ranges; intervals cover them."
 BY_BIN = ("at_risk", "events", "survival", "low", "high")
 """What a curve has for every bin, in the order of the table ``curves``."""
 Numbers = tuple[float | None, ...]

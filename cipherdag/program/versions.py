@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from cipherdag.errors import SiteNotReadyError
@@ -40,7 +39,6 @@ def require_flare() -> None:
         )
 
 
-@cache
 def _version(package: str) -> str:
     try:
         return version(package)

@@ -57,7 +57,6 @@ def test_a_regret_curve_is_shown(result):
     assert "RFcd over 3 sites" in page.texts["h1"]
     numbers = [own["value"] for tag, own in page.elements if tag == "data"]
     assert {"12.25", "3.125", "0.5"} <= set(numbers)
-    assert "The largest of any site, not whose: regrets of sets of parents" in page.texts["main"]
 
 
 def test_beliefs_are_strengths_and_a_matrix(result):

@@ -24,7 +24,7 @@ LIMITS = (
         "and Meier take times that are edges. For tests in bins they are, too."
     ),
     (
-        "Where some site restricts small counts, counts of all sites together are opened in whole "
+        "Where some site restricts small counts, counts of all sites are disclosed in whole "
         "units of the largest min_cell_size, and no site is left out of a curve. Intervals of "
         "curves reach from one of as many events and other ends as there can be to one of as few. "
         "The test stratified by site has exact times. Its "
