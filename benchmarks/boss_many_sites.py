@@ -50,7 +50,7 @@ def measured(folder: Path, case: dict) -> dict:
     federation = Federation.split(data, n_sites, schema=schema, seed=case["sample"])
     algorithm = FedPC() if case["method"] == "FedPC" else FedBOSS()
     if case["method"] == "no part for sites":
-        alone = patch.object(ScoreSettings, "bounds_of_sets", lambda *of: AS_ONE_SITE(*of[:3]))
+        alone = patch.object(ScoreSettings, "bounds_of_sets", lambda *of: AS_ONE_SITE(*of[:3], 1))
         with alone:
             result = federation.run(algorithm, seed=case["sample"])
     else:

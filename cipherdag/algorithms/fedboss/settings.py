@@ -132,7 +132,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
         for variable in np.flatnonzero(tables.available(alone)).tolist():
             levels[variable] = max(int((tables.marginal(variable) > 0).sum()), 1)
         score = set_score(columns.rows)
-        bounds = self.bounds_of_sets(score, columns)
+        bounds = self.bounds_of_sets(score, columns, 1)
         scores = TableScores(tables, levels.tolist(), score, budget, **bounds)
         yield from scores.learn_pairs()
         return scores
@@ -151,11 +151,9 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
         yield from scores.learn_pairs()
         return scores
 
-    def bounds_of_sets(
-        self, score: SetScore, columns: ColumnKinds, n_sites: int = 1
-    ) -> dict[str, int]:
-        """The keyword arguments of `SetFamilies`; likelihoods of ``n_sites`` sites add up."""
-        prior = _prior(columns, score.rows) + (n_sites - 1) * bool(columns.categories.any())
+    def bounds_of_sets(self, score: SetScore, columns: ColumnKinds, sites: int) -> dict[str, int]:
+        """The keyword arguments of `SetFamilies`; likelihoods of so many ``sites`` add up."""
+        prior = _prior(columns, score.rows) + (sites - 1) * bool(columns.categories.any())
         return {
             "bits": score.bits,
             "per_parent": int(score.on_grid(np.array([prior]))[0]),

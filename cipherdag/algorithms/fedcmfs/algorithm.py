@@ -230,7 +230,8 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         """What the evidence discloses, the order of candidates, and the labels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = EVIDENCE[self.evidence].disclosures(closed=self.closed, lenient=lenient)
-        ranked = (*StrengthVerdicts.discloses, *ScaleVerdicts.discloses) if self.closed else ()
+        scale = () if self.evidence == "fisher" else ScaleVerdicts.discloses
+        ranked = (*StrengthVerdicts.discloses, *scale) if self.closed else ()
         return joined(opened, ranked, [Disclosure(Quantity.LABELS, audience=Audience.COORDINATOR)])
 
     def _run(
