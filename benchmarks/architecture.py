@@ -51,7 +51,7 @@ BUDGETS = {
     "pages": 272,
     "privacy": 5332,
     "program": 442,
-    "protocol": 6090,
+    "protocol": 6087,
     "questions": 5916,
     "results": 1483,
     "sites": 23074,

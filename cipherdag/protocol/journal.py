@@ -245,16 +245,12 @@ class Received(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TranscribingEngine:
-    """An engine that writes down what comes back; a context manager is not needed.
-
-    Args:
-        engine: Carries the messages.
-        path: File to append to, one JSON object per reply.
-    """
+    """Writes down what another engine brings back; OutputError for a file of something else."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
-        self._engine = engine
-        self._path = path
+        self._engine, self._path = engine, path
+        if path.exists():
+            read_transcript(path)  # a line that a crash cut short would spoil the next one
 
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
@@ -290,12 +286,13 @@ def read_plan(path: Path) -> Plan:
 
 
 def read_transcript(path: Path) -> list[Received]:
-    """The replies of a run.
+    """The replies of a run, but for a last one that a crash cut short, which is cut off the file.
 
     Raises:
         OutputError: The file cannot be read.
     """
     try:
-        return [from_json(line, Received) for line in path.read_bytes().splitlines()]
+        path.stat()  # one that is not there is no transcript
+        return read_entries(path, Received)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} is not the transcript of a run") from error

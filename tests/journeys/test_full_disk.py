@@ -132,3 +132,14 @@ def test_a_write_that_the_disk_refuses_only_at_the_end_leaves_nothing(tmp_path, 
     durable_files.append(path, b"third\n")
     assert path.read_bytes() == b"first\nthird\n"
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_reply_cut_short_by_a_crash_spoils_no_later_one(tmp_path):
+    with hospitals(tmp_path / "study") as made:
+        assert one_run(made, tmp_path / "run", 1 << 30) is None
+    path = tmp_path / "run" / "transcript.jsonl"
+    replies = read_transcript(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    TranscribingEngine(LocalEngine({}), path)
+    assert path.read_bytes().endswith(b"\n")
+    assert read_transcript(path) == replies[:-1]
