@@ -275,7 +275,7 @@ def open_json_lines(path, description):
 JSON_LINES = Source("JSON lines", open_json_lines, suffix=".jsonl")
 '''
     },
-    lines=[("sites/table/reading.py", '    "excel_file",\n', '    "json_lines",\n')],
+    lines=[("sites/table/reading.py", '"excel_file", ', '"json_lines", ')],
     script="""
 from cipherdag import Describe
 from cipherdag.sites.table.reading import READABLE

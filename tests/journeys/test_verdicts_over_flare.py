@@ -1,6 +1,7 @@
 """Verdicts, and a PAG, between hospitals that are processes of their own: those of a simulation."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from hospitals import FOUR, Study, sorted_edges
 
 from cipherdag.graphs.networks import asia
 from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.study.site_folder import SiteFolder
 
 CUTS = (0, 1800, 3000, 4700, 6000)
 
@@ -30,16 +32,20 @@ def hospitals(tables, tmp_path_factory):
 @pytest.mark.parametrize(
     ("algorithm", "evidence", "reveal"),
     [
-        ("fedpc", "vote", "bits"),
         ("fedpc", "stratified", "bits"),
         ("fedpc", "fisher", "bits"),
         ("fedfci", "stratified", "bits"),
+        ("fedpc", "vote", "bits"),
     ],
 )
 def test_hospitals_come_to_the_graph_of_a_simulation(
     hospitals, tables, algorithm, evidence, reveal, tmp_path
 ):
     chosen = {"evidence": evidence, "reveal": reveal}
+    if evidence == "vote":  # whose p-values of single sites a new policy refuses
+        for folder in (SiteFolder(hospitals.work / name) for name in FOUR):
+            allowing = replace(folder.policy(), reveal="sums")
+            folder.policy_path.write_text(allowing.dumps(), "utf-8")
     study = Study(tables, infer_schema(list(tables.values())), algorithm, chosen)
     out = tmp_path / "learnt"
     hospitals.command("coordinator", *study.run_words, "--out", out, "--dir", hospitals.coordinator)
