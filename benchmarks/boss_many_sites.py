@@ -28,7 +28,7 @@ CASES = tuple(
 )
 METHODS = ("FedBOSS", "no part for sites", "FedPC")
 FIGURES = (("shd_cpdag", "CPDAG SHD"), ("extra", "edges too many"))
-AS_ONE_SITE = ScoreSettings.bounds_of_sets
+BOUNDS = ScoreSettings.bounds_of_sets
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def measured(folder: Path, case: dict) -> dict:
     federation = Federation.split(data, n_sites, schema=schema, seed=case["sample"])
     algorithm = FedPC() if case["method"] == "FedPC" else FedBOSS()
     if case["method"] == "no part for sites":
-        alone = patch.object(ScoreSettings, "bounds_of_sets", lambda *of: AS_ONE_SITE(*of[:3], 1))
+        alone = patch.object(ScoreSettings, "bounds_of_sets", lambda *of: BOUNDS(*of[:3], 1))
         with alone:
             result = federation.run(algorithm, seed=case["sample"])
     else:

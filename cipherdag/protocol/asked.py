@@ -212,7 +212,7 @@ class Answers:
         by_origin = {line.origin: line for _, line in each if line is not None}
         return bits, known, [*by_origin.values()]
 
-    def told(self, question: Question, sites: tuple[int, ...]) -> tuple[bytes, ...]:
+    def lines_for(self, question: Question, sites: tuple[int, ...]) -> tuple[bytes, ...]:
         """The lines that have bits of a question, encoded to be sent."""
         return encoded(self.of(bit_names(question), sites)[2]) if self._lines else ()
 

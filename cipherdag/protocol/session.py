@@ -105,7 +105,7 @@ class Session:
         self._number = self._n_in_last_sum = self._step = 0
         self._present = self._asked = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
-        self._told: tuple[bytes, ...] = ()
+        self._lines: tuple[bytes, ...] = ()
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._party: Party | None = None
@@ -254,7 +254,7 @@ class Session:
                 raise OutputError("the journal is of a run with other parameters")
             self._number, self._n_in_last_sum = ended.report.number, ended.report.n_sites
             opened = zlib.decompress(ended.opened) if ended.opened else b""
-            self._told = self._earlier(question)
+            self._lines = self._earlier(question)
             self._go_on(ended.opened, opened)
             gone = self._dropouts.all
             gone += [left for left in ended.report.left if left not in gone]
@@ -265,11 +265,11 @@ class Session:
 
     def _go_on(self, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self._sums = digest(b"sums", self._sums, recalled(self._told, content))
+        self._sums = digest(b"sums", self._sums, recalled(self._lines, content))
         self._previous = packed
 
     def _earlier(self, question: Question) -> tuple[bytes, ...]:
-        return self._answers.told(question, self._asked) if question.opens_bits else ()
+        return self._answers.lines_for(question, self._asked) if question.opens_bits else ()
 
     @cached_property
     def _answers(self) -> Answers:
@@ -302,8 +302,8 @@ class Session:
         self._number += 1
         self._dropouts.require(self._present, self._number, "share")
         self._asked = self._present
-        self._told = self._earlier(question)
-        ask = Ask(self._number, self._present, self._step, content, self._previous, self._told)
+        self._lines = self._earlier(question)
+        ask = Ask(self._number, self._present, self._step, content, self._previous, self._lines)
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None

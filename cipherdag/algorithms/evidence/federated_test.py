@@ -34,7 +34,7 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 AskBatch = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
 P_FLOOR = 0.01
-"""Share of alpha below which p-values are not told apart: smaller ones count as this."""
+"""Smallest p-value that is kept, as a share of alpha; smaller ones are raised to it."""
 MAX_VALUES_PER_ROUND = 2_000_000
 """Values of a site's answer in one round, unless one table has more."""
 

@@ -144,12 +144,12 @@ def rounded_totals(
 
     Args:
         question: What is counted.
-        unit: Of how many.
-        most: What no total exceeds.
+        unit: How many rows make one unit.
+        most: No total is larger.
 
     Returns:
-        Whole numbers; as many rounds as 8 has to be multiplied to reach that of ``most``, for each
-        2,048 counts.
+        Whole numbers, after as many rounds as if each left an eighth of the possible numbers of
+        units; `COUNTS_AT_ONCE` counts are asked about together.
     """
     floors, parts = [np.zeros(0, dtype=np.int64)], fewest_parts(most // unit + 1, MOST_PARTS)
     for first in range(0, question.n_counts, COUNTS_AT_ONCE):
