@@ -13,8 +13,9 @@ from cipherdag.findings.confidence import CONSENSUS, Confidences
 from cipherdag.findings.finding import Cells, Column
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.edges import canonical, reversed_mark
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.mixed_graph import MixedGraph
-from cipherdag.pages.numerals import counted, first_of
+from cipherdag.pages.numerals import counted, first_of, share_shown
 
 Difference = tuple[str, str, str, str, bool]
 """A pair of names, the mark that each of two graphs has there, and whether these are the same."""
@@ -26,6 +27,10 @@ MARKED = (
 REPLICATED = (
     Column("confidence", float, "The share of replicates with the edge as it is."),
     Column("any_edge", float, "The share of replicates that join the two in any way."),
+)
+SAMPLED = (
+    Column("in_graphs", float, "The share of graphs that fit the data which join the two."),
+    Column("arrow_in_graphs", float, "The share of them with an edge from the first to the second."),
 )
 ENDS = tuple(
     Column(f"{end}_{sign}", float, f"The share of replicates with {sign_words} at {end}.")
@@ -50,7 +55,7 @@ EVIDENCE = (
     Column("why", str, "Why it stands, where no tests speak for it."),
 )
 CONSENSUS_COLUMN = Column("consensus", str, "The mark that half of the replicates have, if any.")
-EDGES = (*MARKED, *REPLICATED, CONSENSUS_COLUMN, *EVIDENCE)
+EDGES = (*MARKED, *SAMPLED, *REPLICATED, CONSENSUS_COLUMN, *EVIDENCE)
 PAG_EDGES = (*MARKED, *REPLICATED, CONSENSUS_COLUMN, *ENDS, *EVIDENCE)
 SEPARATIONS = (
     Column("first", str, "The one variable."),
@@ -73,6 +78,7 @@ def edge_rows(
     graph: MixedGraph,
     evidence: GraphEvidence,
     shares: Confidences | None,
+    sample: GraphSample | None = None,
 ) -> Cells:
     """A row of `EDGES` or `PAG_EDGES` for every edge; None, or "" of words, where nothing is known.
 
@@ -85,6 +91,10 @@ def edge_rows(
         opened = by_ends.get((edge.source, edge.target))
         values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
         values |= {} if opened is None else _opened(opened)
+        if sample is not None:
+            x, z = (graph.nodes.index(name) for name in (edge.source, edge.target))
+            values["in_graphs"] = float(sample.arrows[x, z] + sample.arrows[z, x])
+            values["arrow_in_graphs"] = float(sample.arrows[x, z])
         if shares is not None:
             counts = shares.of(edge.source, edge.target)
             values["consensus"] = counts.consensus(CONSENSUS)
@@ -98,10 +108,12 @@ def edge_rows(
     return rows
 
 
-def edge_columns(evidence: GraphEvidence, shares: Confidences | None) -> list[str]:
+def edge_columns(
+    evidence: GraphEvidence, shares: Confidences | None, sample: GraphSample | None
+) -> list[str]:
     """The names of the columns of which a run has something to say."""
     edges = evidence.edges
-    names = _names(MARKED)
+    names = _names(MARKED) if sample is None else _names((*MARKED, *SAMPLED))
     names += [] if shares is None else _names((*REPLICATED, CONSENSUS_COLUMN, *ENDS))
     if shares is None and evidence.measure:
         names.append("strength")
@@ -146,6 +158,10 @@ def edge_sentences(names: Sequence[str], rows: Cells) -> list[str]:
 
 
 def _phrases(row: dict[str, Any]) -> Iterator[str]:
+    if row.get("in_graphs") is not None:
+        arrow = share_shown(row["arrow_in_graphs"])
+        joined = share_shown(row["in_graphs"])
+        yield f"in {joined} of graphs, with {row['from']} as the cause in {arrow}"
     if row.get("any_edge") is not None:
         yield f"in {row['confidence']:.0%} of replicates ({row['any_edge']:.0%} in any way)"
     if row.get("strength") is not None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+import numpy as np
 
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column
@@ -19,6 +21,9 @@ from cipherdag.pages.numerals import shown
 Scale = Literal["difference", "ratio", "odds ratio"]
 Change = Literal["placebo treatment", "random common cause", "rows left out", "variable left out"]
 NO_EFFECT = "no effect"
+TAILS = (0.025, 0.975)
+REACH = 6.0
+"""Standard errors within which every normal has all but a share far below `TAILS`."""
 ESTIMATORS = {
     "regression": "regression of the outcome in every arm",
     "ipw": "inverse probability weighting",
@@ -155,6 +160,7 @@ class AdjustedEffect:
         parents: The direct causes of the treatment in the DAGs that say so, where the graph leaves
             several possible; else None.
         n_dags: How many DAGs these are, if known.
+        share: The share of graphs that fit the data which say so, if a sample was drawn.
         why: Empty, or why nothing is estimated; ``no effect``: because these DAGs have none.
         means: Of every arm; none of a linear model.
         contrasts: Against the reference, by scale, differences first.
@@ -169,6 +175,7 @@ class AdjustedEffect:
     adjust: tuple[str, ...]
     parents: tuple[str, ...] | None = None
     n_dags: int | None = None
+    share: float | None = None
     why: str = ""
     sites: int = 0
     rows: int = 0
@@ -178,6 +185,24 @@ class AdjustedEffect:
     between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
     refutations: tuple[Refutation, ...] = ()
+
+
+def averaged(shares: Sequence[float], contrasts: Sequence[Contrast]) -> Contrast:
+    """The mean over graphs of one difference, and the middle 95 % of their normals, mixed."""
+    from scipy.optimize import brentq
+    from scipy.special import ndtr
+
+    weights = np.array(shares) / math.fsum(shares)
+    means, errors = (np.array([getattr(c, name) for c in contrasts]) for name in ("estimate", "error"))
+    mean = float(weights @ means)
+    error = math.sqrt(float(weights @ (errors**2 + means**2)) - mean**2)
+
+    def below(value: float) -> float:
+        return float(weights @ ndtr((value - means) / errors))
+
+    reach = min(means - REACH * errors), max(means + REACH * errors)
+    low, high = (brentq(lambda value: below(value) - share, *reach) for share in TAILS)
+    return replace(contrasts[0], estimate=mean, error=error, low=low, high=high)
 
 
 def e_value(ratio: float) -> float:

@@ -17,13 +17,14 @@ from cipherdag.findings.effect import (
     AdjustedEffect,
     Contrast,
     LeftOut,
+    averaged,
     refutation_forest,
     refutation_lines,
     refutation_rows,
 )
 from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.numerals import shown
+from cipherdag.pages.numerals import share_shown, shown
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
 NO_CONTRAST = Contrast(
@@ -95,7 +96,20 @@ class EstimatedEffect(Finding):
         return low, max((one.high for one in first), default=math.nan)
 
     @property
+    def share_with_effect(self) -> float | None:
+        """The share of graphs that fit the data in which there is an effect; None of one graph."""
+        shares = [one.share for one in self.sets if one.share is not None]
+        without = sum(one.share or 0.0 for one in self.sets if one.why == NO_EFFECT)
+        return 1.0 - without if shares else None
+
+    @property
     def _first(self) -> Contrast:
+        """Of a sample of graphs the mean over those with an effect, else of the first set."""
+        weighted = [
+            (one.share, one.contrasts[0]) for one in self.sets if one.share and one.contrasts
+        ]
+        if weighted:
+            return averaged(*zip(*weighted, strict=True))
         return (_contrasts(self.sets[0]) or (NO_CONTRAST,))[0]
 
     @property
@@ -156,14 +170,30 @@ class EstimatedEffect(Finding):
         for effect in self.sets:
             lines += shortened([*self._set_lines(effect)])
         lines += shortened([f"{line[:1].upper()}{line[1:]}" for line in self.unmeasured_lines])
-        if len(self.sets) > 1:
+        if (share := self.share_with_effect) is not None:
+            lines[1:1] = ["", *self._sampled_lines(share)]
+        elif len(self.sets) > 1:
             low, high = self.range
             ends = f"Between {shown(low)} and {shown(high)}"
             lines.append(f"{ends} over all of these intervals, as the graph leaves it open.")
         return lines
 
+    def _sampled_lines(self, share: float) -> Iterator[str]:
+        """Whether there is an effect, and then how large it is."""
+        yield (
+            f"{self.treatment} causes {self.outcome} in {share_shown(share)} of graphs that fit "
+            "the data."
+        )
+        one = self._first
+        yield (
+            f"If it does, {self._pair(one.arm)} changes {self.measured} by {shown(one.estimate)} "
+            f"({shown(one.low)} to {shown(one.high)}, 95 %)."
+        )
+
     def _set_lines(self, effect: AdjustedEffect) -> Iterator[str]:
         """The effect given one set, in lines."""
+        if effect.why == NO_EFFECT and effect.share is not None:
+            return  # the first sentence says so
         head = f"adjusted for {', '.join(effect.adjust) or 'nothing'}"
         if effect.parents is not None:
             head = f"if the direct causes are {', '.join(effect.parents) or 'none'}, {head}"
@@ -250,6 +280,7 @@ class EstimatedEffect(Finding):
                 effect.sites,
                 effect.rows,
                 effect.why,
+                effect.share,
             )
             for number, effect in enumerate(self.sets, start=1)
             for one in (_contrasts(effect) or (NO_CONTRAST,))
@@ -298,6 +329,7 @@ class EstimatedEffect(Finding):
                 Column("sites", int, "The number of sites that add rows."),
                 Column("rows", int, "The number of rows."),
                 Column("note", str, "Why nothing is estimated."),
+                Column("share", float, "The share of a sample of graphs that say so, or None."),
             ),
             rows=_effect_rows,
         ),

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import msgspec
+import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
@@ -166,8 +167,28 @@ class LearntGraph(GraphFinding[CausalGraph]):
             return []
         return edge_rows((*MARKED, *REPLICATED), self.graph, self.evidence, self.confidences)
 
+    def _cause_rows(self) -> Cells:
+        if self.sample is None:
+            return []
+        return [
+            (self.graph.nodes[x], self.graph.nodes[z], float(share))
+            for (x, z), share in np.ndenumerate(self.sample.causes)
+            if x != z
+        ]
+
     tables = graph_tables(
         EDGES,
+        Table(
+            name="causes",
+            doc="One row per ordered pair of variables; no row where no sample of graphs was drawn.",
+            columns=(
+                Column("from", str, "The variable that may be the cause."),
+                Column("to", str, "The variable that may be its effect."),
+                Column("share", float, "The share of graphs with a directed path between them."),
+            ),
+            rows=_cause_rows,
+            saved="with rows",
+        ),
         Table(
             name="confidence",
             doc="One row per edge with its share of replicates; no row without replicates. Both "

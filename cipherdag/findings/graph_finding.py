@@ -6,6 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -29,6 +30,7 @@ from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, GraphEvidence
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
 from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.pages.numerals import counted
@@ -63,6 +65,8 @@ LEAVE_OUT = (
     'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
     "them, and run again."
 )
+SAMPLE = "sample"
+"""Where the details have the graphs of a `GraphSample`."""
 log = logging.getLogger("cipherdag.result")
 AnyGraph = CausalGraph | PartialMixedGraph
 Graph_co = TypeVar("Graph_co", bound=AnyGraph, covariant=True)
@@ -136,6 +140,19 @@ class GraphFinding(Finding, Generic[Graph_co]):
         """The shares of bootstrap replicates that have each edge; None without replicates."""
         counts = self.details.get("bootstrap")
         return None if counts is None else Confidences(counts)
+
+    @cached_property
+    def sample(self) -> GraphSample | None:
+        """Graphs that fit the data, as FedBOSS draws them from numbers; None of other runs."""
+        saved = self.details.get(SAMPLE)
+        return None if saved is None else GraphSample.from_saved(self.graph.nodes, **saved)
+
+    def with_sample(self, sample: GraphSample | None) -> Self:
+        """The same with other graphs that fit the data; itself without any."""
+        if sample is None:
+            return self
+        saved = {"n_graphs": len(sample), "text": sample.saved()}
+        return replace(self, details={**self.details, SAMPLE: saved})
 
     def consensus(self, threshold: float = CONSENSUS) -> Graph_co:
         """The edges and marks that at least ``threshold`` of the bootstrap replicates share.
@@ -238,17 +255,19 @@ def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
     return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])
 
 
-def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...]:
-    """The tables of a kind of graph: its edges with these columns, and their confidence."""
+def graph_tables(edges: Sequence[Column], *more: Table) -> tuple[Table, ...]:
+    """The tables of a kind of graph: its edges with these columns, and what it has besides."""
     return (
         Table(
             name="edges",
             doc="One row per edge, with the columns of which the run has something to say.",
             columns=tuple(edges),
             rows=lambda finding: edge_rows(
-                edges, finding.graph, finding.evidence, finding.confidences
+                edges, finding.graph, finding.evidence, finding.confidences, finding.sample
             ),
-            present=lambda finding: edge_columns(finding.evidence, finding.confidences),
+            present=lambda finding: edge_columns(
+                finding.evidence, finding.confidences, finding.sample
+            ),
         ),
         Table(
             name="separations",
@@ -257,7 +276,7 @@ def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...
             columns=SEPARATIONS,
             rows=lambda finding: separation_rows(finding.evidence),
         ),
-        confidence,
+        *more,
         Table(
             name=DIFFERING,
             doc="One row per variable, and whether it is distributed differently at the sites; no "

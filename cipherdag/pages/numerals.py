@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
+LEAST_SHARE = 0.01
 LEAST_PRINTED_PLAIN, LARGEST_PLAIN = 1e-3, 1e6
 LEAST_PRINTED_P = 1e-300
 
@@ -47,6 +48,13 @@ def shown_among(value: float, spread: float) -> str:
 def probability(p_value: float, least: float = LEAST_PRINTED_P) -> str:
     """A p-value with three digits; below the least that can be told apart from 0, that it is."""
     return f"{p_value:.3g}" if p_value >= least else f"< {least:.2g}"
+
+
+def share_shown(share: float) -> str:
+    """A share of graphs that were drawn, of which the ends are never certain."""
+    if share < LEAST_SHARE:
+        return "<1 %"
+    return ">99 %" if share > 1.0 - LEAST_SHARE else f"{share:.0%}".replace("%", " %")
 
 
 def moment(text: str) -> str:

@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
-from cipherdag.algorithms.effect.sets import joined_sets, read_sets, written_sets
+from cipherdag.algorithms.effect.sets import joined_sets, read_sets, sampled_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
     check_parameters,
@@ -34,6 +34,7 @@ from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, LeftOut
 from cipherdag.findings.estimated_effect import EstimatedEffect
 from cipherdag.findings.finding import Report
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.identification.answers import Answer
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined
@@ -86,9 +87,10 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         adjust: Names of what to adjust for, with commas between them; or a list in JSON.
         graph: A graph that says what to adjust for. It is asked at once, and the plan has the
             sets in its place.
-        graphs: In Python, several graphs, such as a learnt one and its replicates: the effect is
-            estimated given every set of causes of the treatment that one of them allows, and
-            `EstimatedEffect.range` spans all intervals.
+        graphs: In Python, several graphs. Of a result's ``finding.sample``: the share of graphs in
+            which there is an effect, and its interval given that there is one. Of a learnt graph
+            and its replicates: the effect given every set of causes of the treatment that one of
+            them allows; `EstimatedEffect.range` spans all intervals.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
             if either is; ``linear``: the coefficient of the treatment in one linear model;
@@ -129,7 +131,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     retired: ClassVar[dict[str, object]] = {"between": True}
 
     query: InitVar[Answer | None] = field(default=None, kw_only=False)
-    graphs: InitVar[Sequence[CausalGraph]] = ()
+    graphs: InitVar[Sequence[CausalGraph] | GraphSample] = ()
     treatment: str = ""
     outcome: str = ""
     adjust: str = ""
@@ -143,12 +145,13 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
-    def __post_init__(self, query: Answer | None, graphs: Sequence[CausalGraph]) -> None:
+    def __post_init__(self, query: Answer | None, graphs: Sequence[CausalGraph] | GraphSample) -> None:
         check_parameters(self)
         if graphs:
             alone = query is None and not (self.adjust or self.graph)
             require(alone, "the graphs say what to adjust for: give no other")
-            object.__setattr__(self, "adjust", joined_sets(graphs, self.treatment, self.outcome))
+            read = sampled_sets if isinstance(graphs, GraphSample) else joined_sets
+            object.__setattr__(self, "adjust", read(graphs, self.treatment, self.outcome))
         if self.graph:
             require(
                 query is None and not self.adjust,
@@ -244,6 +247,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             replace(
                 by_number.get(number, AdjustedEffect(adjust=one.adjust, why=one.why)),
                 n_dags=one.n_dags,
+                share=one.share,
             )
             for number, one in enumerate(sets)
         ]

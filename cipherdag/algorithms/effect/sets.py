@@ -16,11 +16,16 @@ from cipherdag.algorithms.parameters import require
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.identification.answers import Answer, Identified, NotIdentified, PossibleSets
 from cipherdag.graphs.identification.query import parent_sets
 from cipherdag.pages.files import from_json
 
 Names = tuple[str, ...]
+MOST_SETS = 12
+LEAST_SET = 0.02
+"""Share of the graphs of a sample below which a set is counted with another one."""
+LEAST_CAUSED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,14 @@ class PossibleSet:
         parents: The treatment's direct causes in the DAGs that need this set; None of an only set.
         n_dags: Number of these DAGs, if known.
         why: Empty, or why there is nothing to estimate in them.
+        share: The share of a sample of graphs that say so; None without a sample.
     """
 
     adjust: Names = ()
     parents: Names | None = None
     n_dags: int | None = None
     why: str = ""
+    share: float | None = None
 
 
 def read_sets(text: str) -> tuple[PossibleSet, ...]:
@@ -80,6 +87,38 @@ def joined_sets(graphs: Iterable[CausalGraph], treatment: str, outcome: str) -> 
                 sets.setdefault((NO_EFFECT,), PossibleSet(why=NO_EFFECT))
     require(bool(sets), "no graph stands for a class of DAGs, so that none says what to adjust for")
     return msgspec.json.encode([*sets.values()]).decode()
+
+
+def sampled_sets(sample: GraphSample, treatment: str, outcome: str) -> str:
+    """The direct causes of the treatment in graphs where it causes the outcome, for `read_sets`.
+
+    Each set has its share of all graphs. Those of few graphs are counted with the set that differs
+    in the fewest variables.
+
+    Raises:
+        ParameterError: Hardly any graph has the effect, or one has no such variable.
+    """
+    try:
+        counts = sample.parents_with_path(treatment, outcome)
+    except GraphError as error:
+        raise ParameterError(str(error)) from error
+    caused = sum(counts.values())
+    if caused < LEAST_CAUSED * len(sample):
+        raise ParameterError(
+            f"'{treatment}' causes '{outcome}' in {caused} of {len(sample)} graphs that fit the "
+            "data, too few to say how strongly",
+            remedy="Name adjust yourself, if you know that it is a cause.",
+        )
+    ranked = sorted(counts, key=lambda parents: (-counts[parents], parents))
+    large = [one for one in ranked[:MOST_SETS] if counts[one] >= LEAST_SET * len(sample)]
+    chosen = large or ranked[:1]
+    shares = dict.fromkeys(chosen, 0)
+    for parents in ranked:
+        shares[min(chosen, key=lambda one: len({*one} ^ {*parents}))] += counts[parents]
+    sets = [PossibleSet(one, one, share=n / len(sample)) for one, n in shares.items()]
+    if caused < len(sample):
+        sets.append(PossibleSet(why=NO_EFFECT, share=1.0 - caused / len(sample)))
+    return msgspec.json.encode(sets).decode()
 
 
 def written_sets(answer: Answer) -> str:

@@ -37,7 +37,12 @@ from cipherdag.algorithms.fedboss.grow_shrink import (
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.moment_search import best_by_moments
 from cipherdag.algorithms.fedboss.order_search import best_of_starts
-from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, reported
+from cipherdag.algorithms.fedboss.report import (
+    FedBOSSOutcome,
+    concluded,
+    graphs_that_fit,
+    reported,
+)
 from cipherdag.algorithms.fedboss.set_sources import DISCOUNT, SetPenalty
 from cipherdag.algorithms.fedboss.settings import (
     LARGEST_TABLE,
@@ -145,8 +150,12 @@ class FedBOSS(ScoreSettings):
         return over_one_cohort(asking, facts.present)
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
-        """The best DAG and its CPDAG by name, and what every edge is worth."""
-        return concluded(outcome, facts)
+        """The best DAG and its CPDAG by name, what every edge is worth, and other graphs that fit."""
+        return concluded(outcome, facts).with_sample(graphs_that_fit(outcome, facts))
+
+    def decisions(self, outcome: FedBOSSOutcome, facts: Facts) -> bytes:
+        """The best DAG and its CPDAG; other graphs that fit follow from what the run disclosed."""
+        return concluded(outcome, facts).decisions
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         """What the scores open, at most: what columns are decides which of it."""
@@ -279,6 +288,7 @@ class FedBOSS(ScoreSettings):
             incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
             rows=columns.rows,
             differences=(*marginal, *given),
+            moments=scores if isinstance(scores, MomentScores) else None,
         )
 
 

@@ -59,6 +59,8 @@ class MomentScores:
     that the parents determine.
 
     Attributes:
+        correlations: Of all rows, shape (p, p); 0 at variables that do not vary, but for ones.
+        rows: Number of rows, less one for every site if each subtracted its own means.
         most_lost: What a variable may cost an order on its way to a better position: 6 ln n nats,
             or n / 100 if that is more, on the grid.
 
@@ -85,8 +87,9 @@ class MomentScores:
         self.tally: dict[str, int] = {}
         self.least = 1 << (BITS - 10)
         self.most_lost = round(math.ldexp(max(6.0 * log_rows, 0.01 * rows), BITS))
-        self._matrix = np.where(np.isnan(correlations), 0.0, correlations)
-        np.fill_diagonal(self._matrix, 1.0)
+        self.correlations = np.where(np.isnan(correlations), 0.0, correlations)
+        np.fill_diagonal(self.correlations, 1.0)
+        self.rows = rows
         self._half_rows = 0.5 * rows
         self._cost = 0.5 * penalty * log_rows + per_parent
         self._max_parents = max_parents
@@ -98,8 +101,8 @@ class MomentScores:
 
     def regression(self, v: int, given: int = 0, near: Regression | None = None) -> Regression:
         """The regression of v on ``given``, made from the regression ``near`` if there is one."""
-        start = Regression.alone(self._matrix, v) if near is None else near
-        return start.on(self._matrix, v, given)
+        start = Regression.alone(self.correlations, v) if near is None else near
+        return start.on(self.correlations, v, given)
 
     def score(self, v: int, parents: int) -> int:
         """See `FamilyScores.score`; never None."""
@@ -203,7 +206,7 @@ class MomentScores:
 
     def near_order(self, required: Sequence[int]) -> list[int]:
         """An order: next is the variable with least variance given those before, required first."""
-        left, before = self._matrix, 0
+        left, before = self.correlations, 0
         order: list[int] = []
         while len(order) < self.n_variables:
             waiting = [

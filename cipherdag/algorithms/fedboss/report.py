@@ -6,16 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
+from cipherdag.algorithms.fedboss.graph_draws import MOST_VARIABLES, SPARE_ROWS, draw_graphs
+from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.doubts import DIFFERING, TAKEN_FOR_EDGES, differences_report, row_details
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.graph_finding import SAMPLE
+from cipherdag.findings.panels import HeatMap, Panel
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
 MEASURE = "units of log likelihood that the score falls without the edge"
@@ -33,6 +40,15 @@ RISES = (
 BETWEEN = (
     "Scores are of all sites' rows as if of one site: columns whose levels differ between sites "
     "depend on each other in them. Without --no-within-sites such differences are no evidence."
+)
+SAMPLED = (
+    "A share says in how many of {n} graphs that fit these data the row causes the column, directly "
+    "or through others. It holds if nothing unmeasured causes two of these variables, and if their "
+    "relations are straight lines."
+)
+NOT_SAMPLED = (
+    "How many graphs fit these data is not said: that needs at most {most} variables, and {more} "
+    "rows more than there are variables and sites."
 )
 CUT_SHORT = (
     "The budget of rounds or values was spent before the search had seen all it wanted: a longer "
@@ -61,6 +77,7 @@ class FedBOSSOutcome:
         incomplete: Columns that miss values at some site.
         rows: Rows of all sites.
         differences: Tests of every variable for differences between the sites.
+        moments: The correlations and rows that scores were computed from; None of other scores.
     """
 
     dag: BoolMatrix
@@ -76,6 +93,7 @@ class FedBOSSOutcome:
     incomplete: tuple[int, ...] = ()
     rows: int = 0
     differences: tuple[SiteDifference, ...] = ()
+    moments: MomentScores | None = field(repr=False, default=None)
 
 
 def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
@@ -109,6 +127,21 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     return conclusion.with_replicates(outcome.bootstrap)
 
 
+def graphs_that_fit(outcome: FedBOSSOutcome, facts: Facts) -> GraphSample | None:
+    """Graphs that fit the disclosed moments; None of other scores, or where they cannot be drawn.
+
+    Leaks:
+        Nothing beyond these moments: every site draws the same graphs from the run's seed.
+    """
+    moments, p = outcome.moments, facts.n_variables
+    if moments is None or not (1 < p <= MOST_VARIABLES and moments.rows >= p + SPARE_ROWS):
+        return None
+    constraints = outcome.constraints or Constraints.none(p)
+    rng = np.random.default_rng([facts.seed, *SAMPLE.encode()])
+    arcs = draw_graphs(moments.correlations, moments.rows, constraints, rng)
+    return GraphSample(facts.names, arcs)
+
+
 def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     """The score in a sentence, its curve, and the confidence of every edge.
 
@@ -121,6 +154,10 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     taken = TAKEN_FOR_EDGES.format("Scores of all sites' rows take", "without --no-within-sites")
     panels, note = _of_search(details)
     limits = (*[CUT_SHORT] * details["cut_short"], *[BETWEEN] * mixes)
+    if (sample := conclusion.sample) is not None:
+        panels = (_sure(sample), *panels)
+    elif details.get("sets") == {}:  # scores from moments
+        limits = (*limits, NOT_SAMPLED.format(most=MOST_VARIABLES, more=SPARE_ROWS))
     report = Report(panels=panels, notes=(note,), limits=limits)
     report += differences_report(details, taken if mixes else "")
     if conclusion.confidences is not None:
@@ -128,7 +165,22 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     return report
 
 
-def _of_search(details: Mapping[str, Any]) -> tuple[tuple[Curves, ...], Note]:
+def _sure(sample: GraphSample) -> HeatMap:
+    """In how many graphs each variable causes each other one."""
+    shares = [
+        tuple(None if x == z else round(float(share), 2) for z, share in enumerate(row))
+        for x, row in enumerate(sample.causes)
+    ]
+    return HeatMap(
+        title="What causes what, in how many graphs",
+        note=SAMPLED.format(n=len(sample)),
+        rows=sample.nodes,
+        columns=sample.nodes,
+        values=tuple(shares),
+    )
+
+
+def _of_search(details: Mapping[str, Any]) -> tuple[tuple[Panel, ...], Note]:
     """The curve of the score, and what was scored or compared in words."""
     if "comparisons" in details:
         count = details["comparisons"]

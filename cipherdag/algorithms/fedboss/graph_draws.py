@@ -1,0 +1,295 @@
+"""Graphs that fit one matrix of covariances: draws of the matrix, and of orders given each.
+
+Each replicate is a Wishart draw of the matrix. FedBOSS's search on it starts a Markov chain over
+orders of the variables, from which a few graphs are drawn. A chain on the one matrix would trust it
+too much, and the best graph of each replicate would forget those that fit as well.
+
+Source: Friedman and Koller, "Being Bayesian about network structure", Machine Learning 50, 2003,
+for orders; Kuipers and Moffa, "Partition MCMC for inference on acyclic digraphs", JASA 112, 2017,
+and Kuipers, Suter and Moffa, "Efficient sampling and structure learning of Bayesian networks",
+JCGS 31, 2022, for tables over candidate parents; Breiman, "Bagging predictors", 1996.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, search_jointly
+from cipherdag.algorithms.fedboss.moment_scores import MomentScores
+from cipherdag.algorithms.fedboss.moment_search import best_by_moments
+from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE
+from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector, IndexArray
+from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.statistics.reproducible import on_grid
+
+REPLICATES = 50
+GRAPHS = 10
+"""Graphs that are drawn from the chain of each replicate."""
+MOVES, MOVES_EACH = 8_000, 400
+"""Most moves of one variable to another position, and moves for each variable, if these are fewer.
+Half of them come before the first graph is drawn."""
+SWAPS = 3
+"""Swaps of neighbours that are tried for every two moves, those of many pairs at once."""
+CANDIDATES = 10
+MOST_CANDIDATES = 12
+MOST_VARIABLES = 100
+SPARE_ROWS = 5
+"""Rows, less one for each site, that a matrix needs beyond its variables to be drawn again."""
+RIDGE = 1e-9
+
+Graphs = NDArray[np.bool_]
+"""Directed edges of several DAGs, shape (G, p, p)."""
+Masks = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What every set of candidate parents scores in every replicate; B of them, p variables.
+
+    Attributes:
+        candidates: Each variable's, shape (B, p, K).
+        bits: The bit of u among the candidates of v, at [b, v, u]; 0 of others. Shape (B, p, p).
+        scores: Log scores of sets of candidates, shape (B, p, 2**K); minus infinity of sets that
+            knowledge forbids.
+        sums: Log sums over all subsets of a set, in the same shape.
+    """
+
+    candidates: IndexArray
+    bits: Masks
+    scores: FloatMatrix
+    sums: FloatMatrix
+
+
+def draw_graphs(
+    correlations: FloatMatrix, rows: int, constraints: Constraints, rng: np.random.Generator
+) -> Graphs:
+    """Draw graphs that the matrix leaves open, shape (`REPLICATES` * `GRAPHS`, p, p).
+
+    Args:
+        correlations: Correlations within sites, shape (p, p).
+        rows: Rows of all sites, less one for each.
+        constraints: Background knowledge, which every graph obeys.
+        rng: Decides all draws.
+    """
+    matrices = wishart_correlations(correlations, rows, REPLICATES, rng)
+    found = [_searched(matrix, rows, constraints, rng) for matrix in matrices]
+    tables = _tabled(matrices, rows, found, constraints)
+    orders = np.array([topological(dag) for dag in found])
+    drawn = [_drawn(tables, masks, rng) for masks in _chains(tables, orders, rng)]
+    return np.concatenate(drawn)
+
+
+def wishart_correlations(
+    correlations: FloatMatrix, rows: int, draws: int, rng: np.random.Generator
+) -> FloatMatrix:
+    """Correlation matrices of as many normal rows, shape (draws, p, p), by Bartlett's factors."""
+    p = len(correlations)
+    factor = np.linalg.cholesky(correlations + RIDGE * np.eye(p))
+    bartlett = np.tril(rng.standard_normal((draws, p, p)), -1)
+    bartlett[:, range(p), range(p)] = np.sqrt(rng.chisquare(rows - np.arange(p), (draws, p)))
+    root = factor @ bartlett
+    covariances = root @ root.transpose(0, 2, 1)
+    spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    return on_grid(covariances / (spreads[:, :, None] * spreads[:, None, :]))
+
+
+def _searched(
+    matrix: FloatMatrix, rows: int, constraints: Constraints, rng: np.random.Generator
+) -> Dag:
+    """The best graph that a search with no restarts finds in one matrix."""
+    scores = MomentScores(matrix, rows, penalty=2.0, max_parents=MOST_CANDIDATES - 2)
+    trees = GrowShrinkTrees(scores, dag_of(constraints.forbidden), dag_of(constraints.required))
+    search = search_jointly(trees, [best_by_moments(trees, scores, 0, rng)])
+    while True:  # it asks nothing, since every score is there
+        try:
+            next(search)
+        except StopIteration as end:
+            (best,) = end.value
+            return tuple(best.dag)
+
+
+def _candidates(
+    matrix: FloatMatrix, dag: BoolMatrix, required: BoolMatrix, size: int
+) -> IndexArray:
+    """Candidate parents of every variable, shape (p, size): those that the search's graph joins to
+    it, parents first, and then the largest partial and marginal correlations in turn.
+    """
+    p = len(matrix)
+    inverse = np.linalg.inv(matrix + RIDGE * np.eye(p))
+    spreads = np.sqrt(np.diagonal(inverse))
+    partial, marginal = np.abs(inverse / np.outer(spreads, spreads)), np.abs(matrix)
+    chosen = np.empty((p, size), dtype=np.int64)
+    for v in range(p):
+        first = [*np.flatnonzero(required[:, v]), *np.flatnonzero(dag[:, v])]
+        ranked = np.column_stack([np.argsort(-partial[v]), np.argsort(-marginal[v])]).ravel()
+        unique = dict.fromkeys([*first, *np.flatnonzero(dag[v]), *ranked])
+        chosen[v] = [u for u in unique if u != v][:size]
+    return chosen
+
+
+def _tabled(
+    matrices: FloatMatrix, rows: int, found: Sequence[Dag], constraints: Constraints
+) -> _Tables:
+    p = matrices.shape[1]
+    dags = [matrix_of(dag) for dag in found]
+    joined = max(int((dag | dag.T).sum(axis=0).max()) for dag in dags)
+    size = min(p - 1, max(CANDIDATES, min(joined, MOST_CANDIDATES)))
+    required = constraints.required
+    candidates = np.array(
+        [_candidates(m, dag, required, size) for m, dag in zip(matrices, dags, strict=True)]
+    )
+    bits = np.zeros(matrices.shape, dtype=np.int64)
+    np.put_along_axis(bits, candidates, np.broadcast_to(1 << np.arange(size), candidates.shape), 2)
+    forbidden = np.where(constraints.forbidden.T, bits, 0).sum(axis=2)
+    needed = np.where(required.T, bits, 0).sum(axis=2)
+    scores = np.stack(
+        [
+            set_scores(matrices, candidates[:, v], v, rows, forbidden[:, v], needed[:, v])
+            for v in range(p)
+        ],
+        axis=1,
+    )
+    return _Tables(candidates, bits, scores, subset_sums(scores))
+
+
+def set_scores(
+    matrices: FloatMatrix,
+    candidates: IndexArray,
+    v: int,
+    rows: int,
+    forbidden: Masks,
+    needed: Masks,
+) -> FloatMatrix:
+    """BIC of v given every set of its candidates, less ln C(p - 1, size), shape (B, 2**K).
+
+    Args:
+        matrices: Correlations, shape (B, p, p).
+        candidates: Shape (B, K); candidate k is bit k of a set.
+        v: The variable.
+        rows: Rows of all sites, less one for each.
+        forbidden: Sets of which no member may be a parent, shape (B,).
+        needed: Sets of which every member has to be, shape (B,).
+    """
+    p, size = matrices.shape[1], candidates.shape[1]
+    parts = np.column_stack([np.full(len(candidates), v), candidates])
+    replicate = np.arange(len(candidates))[:, None, None]
+    left = matrices[replicate, parts[:, :, None], parts[:, None, :]][:, None]
+    for _ in range(size):  # the last candidate is left out of a set, or swept into it
+        pivot, column = left[..., -1, -1], left[..., :-1, -1]
+        varies = pivot > LEAST_VARIANCE
+        share = np.divide(column, pivot[..., None], out=np.zeros_like(column), where=varies[..., None])
+        without = left[..., :-1, :-1]
+        swept = without - column[..., :, None] * share[..., None, :]
+        left = np.stack([without, swept], axis=2).reshape(len(left), -1, *without.shape[2:])
+    variance = np.maximum(left[..., 0, 0], LEAST_VARIANCE)
+    masks = np.arange(1 << size)
+    sizes = np.array([mask.bit_count() for mask in range(1 << size)])
+    cost = np.array([0.5 * math.log(rows) * k + math.log(math.comb(p - 1, k)) for k in range(size + 1)])
+    scores = -0.5 * rows * np.log(variance) - cost[sizes]
+    legal = (masks & forbidden[:, None] == 0) & (masks & needed[:, None] == needed[:, None])
+    return np.where(legal, on_grid(scores), -np.inf)
+
+
+def subset_sums(scores: FloatMatrix) -> FloatMatrix:
+    """Log sums over all subsets of every set, by one bit after the other; shape (..., 2**K)."""
+    sums = scores.copy()
+    width = 1
+    while width < scores.shape[-1]:
+        halves = sums.reshape(*scores.shape[:-1], -1, 2, width)
+        np.logaddexp(halves[..., 1, :], halves[..., 0, :], out=halves[..., 1, :])
+        width *= 2
+    return on_grid(sums)
+
+
+class _Chains:
+    """Orders of the variables, one for each replicate, that move by Metropolis' rule.
+
+    An order weighs what all graphs weigh whose edges go along it.
+    """
+
+    def __init__(self, tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> None:
+        self._tables, self._rng = tables, rng
+        self._order = orders
+        self._row = np.arange(len(orders))[:, None]
+        self.masks = self._masks(orders)
+        self._scores = self._at(np.arange(orders.shape[1]), self.masks)
+
+    def _masks(self, orders: IndexArray) -> Masks:
+        """The candidates before each variable, shape (B, p)."""
+        position = np.argsort(orders, axis=1)
+        candidates = self._tables.candidates
+        before = position[self._row[:, :, None], candidates] < position[:, :, None]
+        masks: Masks = before @ (1 << np.arange(candidates.shape[2]))
+        return masks
+
+    def _at(self, variables: IndexArray, masks: Masks) -> FloatVector:
+        values: FloatVector = self._tables.sums[self._row, variables, masks]
+        return values
+
+    def _accepted(self, gain: FloatVector) -> BoolMatrix:
+        accepted: BoolMatrix = np.log(self._rng.random(gain.shape)) < gain
+        return accepted
+
+    def swap(self, first: int) -> None:
+        """Try to swap the neighbours at ``first`` and the next position, and at every other two."""
+        row, bits, last = self._row, self._tables.bits, self._order.shape[1] - 1
+        here = np.arange(first, last, 2)
+        u, v = self._order[:, here], self._order[:, here + 1]
+        more, less = self.masks[row, u] | bits[row, u, v], self.masks[row, v] & ~bits[row, v, u]
+        after_u, after_v = self._at(u, more), self._at(v, less)
+        yes = self._accepted(after_u + after_v - self._scores[row, u] - self._scores[row, v])
+        self._order[:, here], self._order[:, here + 1] = np.where(yes, v, u), np.where(yes, u, v)
+        for variables, masks, scores in ((u, more, after_u), (v, less, after_v)):
+            self.masks[row, variables] = np.where(yes, masks, self.masks[row, variables])
+            self._scores[row, variables] = np.where(yes, scores, self._scores[row, variables])
+
+    def move(self) -> None:
+        """Try to take one variable of each order to any other position."""
+        n, p = self._order.shape
+        source, target = self._rng.integers(0, p, (2, n, 1))
+        index = np.arange(p)
+        # between source and target all others go one position back or on
+        shifted = index + (index >= source) * (index < target) - (index > target) * (index <= source)
+        orders = np.take_along_axis(self._order, np.where(index == target, source, shifted), axis=1)
+        masks = self._masks(orders)
+        scores = self._at(index, masks)
+        yes = self._accepted(scores.sum(axis=1) - self._scores.sum(axis=1))[:, None]
+        self._order = np.where(yes, orders, self._order)
+        self.masks, self._scores = np.where(yes, masks, self.masks), np.where(yes, scores, self._scores)
+
+
+def _chains(tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> list[Masks]:
+    """The candidates before each variable, at `GRAPHS` times in the second half of every chain."""
+    chains, p = _Chains(tables, orders, rng), orders.shape[1]
+    if p == 1:
+        return [chains.masks] * GRAPHS
+    moves = min(MOVES, MOVES_EACH * p)
+    kept = []
+    for number in range(1, moves + 1):
+        chains.move()
+        for _ in range(-(-SWAPS // p)):  # of about p / 2 pairs
+            chains.swap(int(rng.integers(0, 2)) if p > 2 else 0)
+        if number > moves // 2 and number % (moves // 2 // GRAPHS) == 0:
+            kept.append(chains.masks.copy())
+    return kept
+
+
+def _drawn(tables: _Tables, masks: Masks, rng: np.random.Generator) -> Graphs:
+    """One graph of every order: parents by their weight among those before. Shape (B, p, p)."""
+    scores = tables.scores
+    n, p, _ = scores.shape
+    graphs = np.zeros((n, p, p), dtype=bool)
+    sets, replicate = np.arange(scores.shape[2]), np.arange(n)[:, None]
+    for v in range(p):
+        fits = sets & ~masks[:, v, None] == 0
+        noisy = np.where(fits, scores[:, v] + rng.gumbel(size=fits.shape), -np.inf)
+        parents = noisy.argmax(axis=1)[:, None]
+        chosen = parents >> np.arange(tables.candidates.shape[2]) & 1
+        graphs[replicate, tables.candidates[:, v], v] = chosen == 1
+    return graphs
