@@ -2,17 +2,20 @@
 
     python benchmarks/graph_shares.py [--models 20] [--out benchmarks/results/graph_shares.json]
 
-Linear models at five sites of 200 rows each, 12 variables, each site with levels of its own. FedBOSS
-draws graphs from the covariances within sites, which are computed in the clear. Effects are of least squares
-on the same covariances, given the direct causes of `sampled_sets`. Worlds: random graphs; graphs like
-alarm, with 1.25 edges a variable; the same with slopes, spreads and heavy tails that differ between
-sites; the same with half of the columns cut to 0 and 1, where effects are not counted; and a
-variable with six direct causes.
+Linear models at five sites of 200 rows each, 12 variables, each site with levels of its own.
+FedBOSS draws graphs from the covariances within sites, which are computed in the clear. Effects are
+of least squares on these, given the direct causes of `sampled_sets`. Worlds: random graphs; graphs
+like alarm, with 1.25 edges a variable; the same with slopes, spreads and heavy tails that differ
+between sites; the same with half of the columns cut to 0 and 1, where effects are not counted; and
+a variable with six direct causes.
 """
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 from markdown_table import table
@@ -21,7 +24,7 @@ from measuring import parser, write_report
 from cipherdag.algorithms.effect.sets import read_sets, sampled_sets
 from cipherdag.algorithms.fedboss.graph_draws import draw_graphs
 from cipherdag.errors import ParameterError
-from cipherdag.findings.effect import Contrast, averaged
+from cipherdag.findings.effect import BetweenSites, Contrast, averaged, with_scatter
 from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.knowledge import Constraints
 
@@ -30,6 +33,7 @@ P, SITES, ROWS = 12, 5, 200
 NAMES = tuple(f"v{k}" for k in range(P))
 BINS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.01)
 SURE = 0.95
+VARIABLES = (20, 50)
 
 
 def model(world: str, rng: np.random.Generator) -> np.ndarray:
@@ -44,14 +48,16 @@ def model(world: str, rng: np.random.Generator) -> np.ndarray:
             near = order[max(0, k - 6) : k]
             count = rng.choice(5, p=(0.22, 0.42, 0.24, 0.09, 0.03))
             parents = rng.permutation(near)[:count]
-        weights[parents, v] = rng.uniform(0.1, 0.7, len(parents)) * rng.choice([-1, 1], len(parents))
+        weights[parents, v] = rng.uniform(0.1, 0.7, len(parents)) * rng.choice(
+            [-1, 1], len(parents)
+        )
     return weights
 
 
 def covariances(world: str, weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Sums of products around each site's means, (P, P), of all rows."""
-    sums, binary = np.zeros((P, P)), rng.random(P) < 0.5
-    for _ in range(SITES):
+    """Sums of products around each site's means, (SITES, P, P)."""
+    sums, binary = np.zeros((SITES, P, P)), rng.random(P) < 0.5
+    for k in range(SITES):
         slopes, spread, noise = weights, np.ones(P), rng.normal(size=(ROWS, P))
         if world == "sites that differ":
             slopes = weights + (weights != 0) * rng.normal(0, 0.1, weights.shape)
@@ -60,20 +66,32 @@ def covariances(world: str, weights: np.ndarray, rng: np.random.Generator) -> np
         if world == "half binary":
             rows = np.where(binary, rows > np.median(rows, axis=0), rows)
         rows = rows - rows.mean(axis=0)
-        sums += rows.T @ rows
+        sums[k] = rows.T @ rows
     return sums
 
 
-def slope(sums: np.ndarray, x: int, y: int, given: tuple[int, ...]) -> Contrast:
-    """The coefficient of x in a linear model of y, by least squares."""
+def fitted(
+    sums: np.ndarray, rows: int, x: int, y: int, given: tuple[int, ...]
+) -> tuple[float, float]:
+    """The coefficient of x in a linear model of y, by least squares, and its error."""
     columns = [x, *given]
     inverse = np.linalg.inv(sums[np.ix_(columns, columns)])
     slopes = inverse @ sums[columns, y]
-    left = SITES * (ROWS - 1) - len(columns)
-    error = float(np.sqrt((sums[y, y] - slopes @ sums[columns, y]) / left * inverse[0, 0]))
-    b = float(slopes[0])
+    left = (sums[y, y] - slopes @ sums[columns, y]) / (rows - len(columns))
+    return float(slopes[0]), float(np.sqrt(left * inverse[0, 0]))
+
+
+def slope(sums: np.ndarray, x: int, y: int, given: tuple[int, ...]) -> Contrast:
+    """The coefficient over all sites, with the larger of the model's and the sites' error."""
+    b, error = fitted(sums.sum(axis=0), SITES * (ROWS - 1), x, y, given)
+    slopes, errors = np.array([fitted(one, ROWS - 1, x, y, given) for one in sums]).T
+    weights = errors**-2.0
+    mean = float(weights @ slopes / weights.sum())
+    q = float(weights @ (slopes - mean) ** 2)
+    between = BetweenSites(arm=None, sites=SITES, estimate=mean, error=weights.sum() ** -0.5, q=q)
     low, high = b - 1.96 * error, b + 1.96 * error
-    return Contrast(arm=None, scale="difference", estimate=b, error=error, low=low, high=high)
+    alone = Contrast(arm=None, scale="difference", estimate=b, error=error, low=low, high=high)
+    return with_scatter(alone, between)
 
 
 def interval(sample: GraphSample, sums: np.ndarray, x: int, y: int) -> Contrast | None:
@@ -92,14 +110,19 @@ def measured(world: str, seed: int) -> dict[str, list]:
     rng = np.random.default_rng([WORLDS.index(world), seed])
     weights = model(world, rng)
     sums = covariances(world, weights, rng)
-    spread = np.sqrt(np.diagonal(sums))
+    pooled = sums.sum(axis=0)
+    spread = np.sqrt(np.diagonal(pooled))
     arcs = draw_graphs(
-        sums / np.outer(spread, spread), SITES * (ROWS - 1), Constraints.none(P), rng
+        pooled / np.outer(spread, spread), SITES * (ROWS - 1), Constraints.none(P), rng
     )
     sample = GraphSample(NAMES, arcs)
     true, total = weights != 0, np.linalg.inv(np.eye(P) - weights)
     paths = GraphSample(NAMES, true[None]).causes > 0
-    joined, upper, apart = sample.arrows + sample.arrows.T, np.triu_indices(P, 1), ~np.eye(P, dtype=bool)
+    joined, upper, apart = (
+        sample.arrows + sample.arrows.T,
+        np.triu_indices(P, 1),
+        ~np.eye(P, dtype=bool),
+    )
     found: dict[str, list] = {
         "edges": [*zip(joined[upper].tolist(), (true | true.T)[upper].tolist(), strict=True)],
         "arrows": [*zip(sample.arrows[apart].tolist(), true[apart].tolist(), strict=True)],
@@ -114,14 +137,26 @@ def measured(world: str, seed: int) -> dict[str, list]:
     return found
 
 
+def seconds(p: int, seed: int) -> float:
+    """Processor time of all draws over p variables with two causes each, of 1,000 rows."""
+    rng = np.random.default_rng([p, seed])
+    weights = np.triu(rng.random((p, p)) < 2.5 / (p - 1), 1) * rng.uniform(0.1, 0.7, (p, p))
+    rows = rng.normal(size=(SITES * ROWS, p)) @ np.linalg.inv(np.eye(p) - weights)
+    began = time.process_time()
+    draw_graphs(np.corrcoef(rows.T), len(rows) - SITES, Constraints.none(p), rng)
+    return time.process_time() - began
+
+
 def summary(pairs: list[tuple[float, bool]]) -> dict[str, object]:
     """What is said surely, how much of it is wrong, and shares against frequencies by bin."""
     shares, true = np.array([s for s, _ in pairs]), np.array([t for _, t in pairs])
     sure, bins = shares >= SURE, []
-    for low, high in zip(BINS, BINS[1:], strict=False):
+    for low, high in pairwise(BINS):
         inside = (shares >= low) & (shares < high)
         if inside.any():
-            bins.append([int(inside.sum()), float(shares[inside].mean()), float(true[inside].mean())])
+            bins.append(
+                [int(inside.sum()), float(shares[inside].mean()), float(true[inside].mean())]
+            )
     return {"sure": int(sure.sum()), "wrong": int((sure & ~true).sum()), "bins": bins}
 
 
@@ -146,7 +181,8 @@ def main() -> None:
                 "width": float(np.median(widths)),
             }
         print(world, worlds[world], flush=True)
-    figures = {"seed": given.seed, "models": given.models, "worlds": worlds}
+    times = {str(p): [seconds(p, given.seed + k) for k in range(3)] for p in VARIABLES}
+    figures = {"seed": given.seed, "models": given.models, "worlds": worlds, "seconds": times}
     write_report(given.out, "graph_shares", figures, markdown)
 
 
@@ -156,11 +192,16 @@ def markdown(report: dict) -> str:
     for world, found in report["worlds"].items():
         said = [f"{found[key]['wrong']} of {found[key]['sure']}" for key in ("edges", "causes")]
         effects = found.get("effects")
-        held = f"{effects['hold']:.3f} of {effects['n']}" if effects else "–"
+        held = f"{effects['hold']:.3f} of {effects['n']}" if effects else "not counted"
         rows.append([world, *said, held])
-    heads = ["world", "edges of .95 or more: wrong", "causes: wrong", "intervals that hold the effect"]
+    heads = [
+        "world",
+        "edges of .95 or more: wrong",
+        "causes: wrong",
+        "intervals that hold the effect",
+    ]
     lines = [*table(heads, rows), ""]
-    spans = [f"{low:g} to {min(high, 1):g}" for low, high in zip(BINS, BINS[1:], strict=False)]
+    spans = [f"{low:g} to {min(high, 1):g}" for low, high in pairwise(BINS)]
     rows = []
     for world, found in report["worlds"].items():
         cells = [""] * len(spans)
@@ -169,6 +210,11 @@ def markdown(report: dict) -> str:
             cells[number] = f"{frequency:.2f} of {count}"
         rows.append([world, *cells])
     lines += table(["share of causes", *spans], rows)
+    times = ", ".join(
+        f"{statistics.median(values):.1f} s of {p} variables"
+        for p, values in report["seconds"].items()
+    )
+    lines += ["", f"Processor time of the draws, median of three: {times}."]
     return "\n".join(lines) + "\n"
 
 

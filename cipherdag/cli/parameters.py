@@ -23,10 +23,12 @@ from cipherdag.graphs.identification.answers import MOST_SETS, Identified
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.parameters import Parameter
+    from cipherdag.findings.graph import LearntGraph
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.identification.answers import Answer
 
 
+SAMPLE = "cipherdag.sample"
 AS_PUBLISHED = "--as-published"
 SOURCES = ("paper", "code")
 KNOWLEDGE = "knowledge"
@@ -220,6 +222,8 @@ def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     source = options.get("as_published")
     if KNOWLEDGE in parameters:
         options = {**options, KNOWLEDGE: with_edges(options[KNOWLEDGE], options)}
+    if {"graph", "adjust"} <= {*parameters}:
+        options = _over_sample(options)
     if source is None:
         wrong = [key for key, each in parameters.items() if each.preset and said(key)]
         require(not wrong, f"{', '.join(wrong)} goes with {AS_PUBLISHED} only")
@@ -265,7 +269,7 @@ def _option(parameter: Parameter) -> click.Option:
     elif parameter.graph:
         sentences.append("A result folder, or a CSV of edges.")
         kind = click.Path(exists=True, path_type=Path)
-        settings = {"type": kind, "callback": lambda _context, _option, path: _graph(path)}
+        settings = {"type": kind, "callback": lambda context, _option, path: _graph(context, path)}
     elif parameter.kind is str:  # said again it adds to a list: the last alone would drop columns
         given = (parameter.default,) if parameter.default else ()
         settings = {"multiple": True, "default": given, "show_default": bool(given)}
@@ -287,18 +291,41 @@ def graph_of(source: Path) -> CausalGraph:
         GraphError: The file holds none.
         OutputError: The folder holds none.
     """
-    from cipherdag.findings.graph import LearntGraph
     from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.results.run import Run
 
     if source.is_dir():
-        return Run.load(source, LearntGraph).finding.graph
+        return _learnt(source).graph
     return CausalGraph.from_csv(source.read_text("utf-8"))
 
 
-def _graph(source: Path | None) -> str:
-    """The text of a graph, so that a saved run holds it; else empty."""
-    return "" if source is None else graph_of(source).dumps()
+def _graph(context: click.Context, source: Path | None) -> str:
+    """The text of a graph, so that a saved run holds it; else empty.
+
+    Other graphs that fit, which a result folder may have, are noted in the context.
+    """
+    if source is None:
+        return ""
+    if source.is_dir():
+        context.meta[SAMPLE] = _learnt(source).sample
+    return graph_of(source).dumps()
+
+
+def _learnt(folder: Path) -> LearntGraph:
+    from cipherdag.findings.graph import LearntGraph
+    from cipherdag.results.run import Run
+
+    return Run.load(folder, LearntGraph).finding
+
+
+def _over_sample(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The adjustment sets of a sample of graphs in place of the one graph, where there is one."""
+    from cipherdag.algorithms.effect.sets import sampled_sets
+
+    sample = click.get_current_context().meta.get(SAMPLE)
+    if sample is None or options["adjust"]:
+        return {**options}
+    sets = sampled_sets(sample, options["treatment"], options["outcome"])
+    return {**options, "graph": "", "adjust": sets}
 
 
 def other_sets(answer: Answer) -> list[str]:

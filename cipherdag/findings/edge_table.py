@@ -30,7 +30,9 @@ REPLICATED = (
 )
 SAMPLED = (
     Column("in_graphs", float, "The share of graphs that fit the data which join the two."),
-    Column("arrow_in_graphs", float, "The share of them with an edge from the first to the second."),
+    Column(
+        "arrow_in_graphs", float, "The share of them with an edge from the first to the second."
+    ),
 )
 ENDS = tuple(
     Column(f"{end}_{sign}", float, f"The share of replicates with {sign_words} at {end}.")

@@ -17,6 +17,7 @@ import numpy as np
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column
 from cipherdag.pages.numerals import shown
+from cipherdag.statistics.p_values import WIDTH
 
 Scale = Literal["difference", "ratio", "odds ratio"]
 Change = Literal["placebo treatment", "random common cause", "rows left out", "variable left out"]
@@ -186,6 +187,26 @@ class AdjustedEffect:
     doubts: tuple[str, ...] = ()
     refutations: tuple[Refutation, ...] = ()
 
+    @property
+    def first_with_scatter(self) -> Contrast:
+        """The first contrast, with the larger of its error and that of the sites' differences."""
+        first = self.contrasts[0]
+        spreads = (one for one in self.between if one.arm == first.arm)
+        return next((with_scatter(first, one) for one in spreads), first)
+
+
+def with_scatter(contrast: Contrast, between: BetweenSites) -> Contrast:
+    """The same with the error that the sites' differences show, where that is the larger one.
+
+    It is the error of their mean times the root of Q over its degrees of freedom, and the quantile
+    of t with as many degrees in place of the normal one.
+    """
+    from scipy.special import stdtrit
+
+    degrees = between.sites - 1
+    scale = math.sqrt(between.q / degrees) * float(stdtrit(degrees, TAILS[1])) / WIDTH
+    return replace(contrast, error=contrast.error * max(1.0, scale))
+
 
 def averaged(shares: Sequence[float], contrasts: Sequence[Contrast]) -> Contrast:
     """The mean over graphs of one difference, and the middle 95 % of their normals, mixed."""
@@ -193,15 +214,17 @@ def averaged(shares: Sequence[float], contrasts: Sequence[Contrast]) -> Contrast
     from scipy.special import ndtr
 
     weights = np.array(shares) / math.fsum(shares)
-    means, errors = (np.array([getattr(c, name) for c in contrasts]) for name in ("estimate", "error"))
+    means, errors = (
+        np.array([getattr(c, name) for c in contrasts]) for name in ("estimate", "error")
+    )
     mean = float(weights @ means)
     error = math.sqrt(float(weights @ (errors**2 + means**2)) - mean**2)
 
-    def below(value: float) -> float:
-        return float(weights @ ndtr((value - means) / errors))
+    def below(value: float, share: float) -> float:
+        return float(weights @ ndtr((value - means) / errors)) - share
 
     reach = min(means - REACH * errors), max(means + REACH * errors)
-    low, high = (brentq(lambda value: below(value) - share, *reach) for share in TAILS)
+    low, high = (brentq(below, *reach, args=(share,)) for share in TAILS)
     return replace(contrasts[0], estimate=mean, error=error, low=low, high=high)
 
 

@@ -105,11 +105,10 @@ class EstimatedEffect(Finding):
     @property
     def _first(self) -> Contrast:
         """Of a sample of graphs the mean over those with an effect, else of the first set."""
-        weighted = [
-            (one.share, one.contrasts[0]) for one in self.sets if one.share and one.contrasts
-        ]
-        if weighted:
-            return averaged(*zip(*weighted, strict=True))
+        sampled = [one for one in self.sets if one.share and one.contrasts]
+        if sampled:
+            shares = [one.share or 0.0 for one in sampled]
+            return averaged(shares, [one.first_with_scatter for one in sampled])
         return (_contrasts(self.sets[0]) or (NO_CONTRAST,))[0]
 
     @property
@@ -170,25 +169,26 @@ class EstimatedEffect(Finding):
         for effect in self.sets:
             lines += shortened([*self._set_lines(effect)])
         lines += shortened([f"{line[:1].upper()}{line[1:]}" for line in self.unmeasured_lines])
-        if (share := self.share_with_effect) is not None:
-            lines[1:1] = ["", *self._sampled_lines(share)]
+        if said := self.sampled_lines:
+            lines[1:1] = [*said, ""]
         elif len(self.sets) > 1:
             low, high = self.range
             ends = f"Between {shown(low)} and {shown(high)}"
             lines.append(f"{ends} over all of these intervals, as the graph leaves it open.")
         return lines
 
-    def _sampled_lines(self, share: float) -> Iterator[str]:
-        """Whether there is an effect, and then how large it is."""
-        yield (
-            f"{self.treatment} causes {self.outcome} in {share_shown(share)} of graphs that fit "
-            "the data."
-        )
+    @property
+    def sampled_lines(self) -> list[str]:
+        """In how many graphs there is an effect, and how large it is then; none of one graph."""
+        if (share := self.share_with_effect) is None:
+            return []
         one = self._first
-        yield (
-            f"If it does, {self._pair(one.arm)} changes {self.measured} by {shown(one.estimate)} "
-            f"({shown(one.low)} to {shown(one.high)}, 95 %)."
-        )
+        graphs = f"{share_shown(share)} of graphs that fit the data"
+        size = f"{shown(one.estimate)} ({shown(one.low)} to {shown(one.high)}, 95 %)"
+        return [
+            f"{self.treatment} causes {self.outcome} in {graphs}.",
+            f"If it does, {self._pair(one.arm)} changes {self.measured} by {size}.",
+        ]
 
     def _set_lines(self, effect: AdjustedEffect) -> Iterator[str]:
         """The effect given one set, in lines."""
@@ -196,7 +196,8 @@ class EstimatedEffect(Finding):
             return  # the first sentence says so
         head = f"adjusted for {', '.join(effect.adjust) or 'nothing'}"
         if effect.parents is not None:
-            head = f"if the direct causes are {', '.join(effect.parents) or 'none'}, {head}"
+            graphs = "" if effect.share is None else f" (in {share_shown(effect.share)} of graphs)"
+            head = f"if the direct causes are {', '.join(effect.parents) or 'none'}{graphs}, {head}"
         of = f" of {self.all_rows:,}" if effect.rows < self.all_rows else ""
         yield f"{head}: {effect.why or f'{effect.rows:,}{of} rows of {effect.sites} sites'}"
         for one in effect.contrasts:
@@ -235,7 +236,7 @@ class EstimatedEffect(Finding):
         estimated = [
             (effect, one)
             for effect in self.sets
-            for one in _contrasts(effect)
+            for one in (_contrasts(effect) if effect.share is None else effect.contrasts)
             if math.isfinite(one.estimate)
         ]
         scales = dict.fromkeys(one.scale for _, one in estimated)

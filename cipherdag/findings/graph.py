@@ -180,7 +180,7 @@ class LearntGraph(GraphFinding[CausalGraph]):
         EDGES,
         Table(
             name="causes",
-            doc="One row per ordered pair of variables; no row where no sample of graphs was drawn.",
+            doc="One row per ordered pair of variables; no row where no graphs were drawn.",
             columns=(
                 Column("from", str, "The variable that may be the cause."),
                 Column("to", str, "The variable that may be its effect."),

@@ -33,7 +33,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
 from cipherdag.graphs.pag import PartialMixedGraph
-from cipherdag.pages.numerals import counted
+from cipherdag.pages.numerals import counted, share_shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,9 @@ class GraphFinding(Finding, Generic[Graph_co]):
         if sample is None:
             return self
         saved = {"n_graphs": len(sample), "text": sample.saved()}
-        return replace(self, details={**self.details, SAMPLE: saved})
+        edges = tuple(_with_shares(edge, sample) for edge in self.evidence.edges)
+        evidence = replace(self.evidence, edges=edges)
+        return replace(self, evidence=evidence, details={**self.details, SAMPLE: saved})
 
     def consensus(self, threshold: float = CONSENSUS) -> Graph_co:
         """The edges and marks that at least ``threshold`` of the bootstrap replicates share.
@@ -247,6 +249,17 @@ class GraphFinding(Finding, Generic[Graph_co]):
 
     def _repr_html_(self) -> str:
         return self.graph._repr_html_()
+
+
+def _with_shares(edge: EdgeEvidence, sample: GraphSample) -> EdgeEvidence:
+    """The evidence of an edge, and how many graphs that fit have it."""
+    x, z = (sample.nodes.index(name) for name in (edge.source, edge.target))
+    there, back = float(sample.arrows[x, z]), float(sample.arrows[z, x])
+    fact = (
+        f"In {share_shown(there + back)} of graphs that fit, and with {edge.source} as the cause "
+        f"in {share_shown(there)}."
+    )
+    return replace(edge, facts=(*edge.facts, fact))
 
 
 def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:

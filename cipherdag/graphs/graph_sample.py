@@ -1,4 +1,4 @@
-"""Graphs that fit the same data: how many have an edge, and in how many one variable causes another.
+"""Graphs that fit the same data: how many have an edge, or a path from one variable to another.
 
 A share is of graphs, and no probability: it counts draws, and assumes what the search assumes.
 """
@@ -67,9 +67,7 @@ class GraphSample:
             raise GraphError(f"the graphs have no variable '{min(missing)}'")
         x, y = self.nodes.index(treatment), self.nodes.index(outcome)
         parents = self.arcs[self._paths[:, x, y], :, x]
-        return Counter(
-            tuple(self.nodes[u] for u in np.flatnonzero(row)) for row in parents
-        )
+        return Counter(tuple(self.nodes[u] for u in np.flatnonzero(row)) for row in parents)
 
     def saved(self) -> str:
         """All graphs as one text, which `from_saved` reads."""

@@ -10,6 +10,7 @@ from itertools import groupby
 from cipherdag.algorithms.registry import title_of
 from cipherdag.errors import LedgerError
 from cipherdag.findings.finding import Finding, Report
+from cipherdag.findings.graph_finding import SAMPLE
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
@@ -74,6 +75,7 @@ def run_page(
     sites = [_site(run, site) for site in run.sites]
     # of the first record of any ledger; none where ledgers stay at the sites
     times = [read_releases(lines[:1])[0].time for lines in run.ledgers.values() if lines]
+    unsure = run.parameters.get("bootstrap") == 0 and SAMPLE not in finding.details
     bit_rounds = sum(map(_opens_bits, run.rounds))
     return render(
         finding.template,
@@ -92,7 +94,7 @@ def run_page(
         bit_rounds=bit_rounds,
         remarks=report.remarks,
         limits=list(limit_sentences(run, finding, report.limits, has_truth=truth is not None)),
-        steps=(*report.steps, *[AGAIN] * (run.parameters.get("bootstrap") == 0)),
+        steps=(*report.steps, *[AGAIN] * unsure),
         panels=report.panels,
         warnings=report.warnings,
         **finding.sections(truth),

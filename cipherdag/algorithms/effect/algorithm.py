@@ -145,13 +145,19 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
-    def __post_init__(self, query: Answer | None, graphs: Sequence[CausalGraph] | GraphSample) -> None:
+    def __post_init__(
+        self, query: Answer | None, graphs: Sequence[CausalGraph] | GraphSample
+    ) -> None:
         check_parameters(self)
         if graphs:
             alone = query is None and not (self.adjust or self.graph)
             require(alone, "the graphs say what to adjust for: give no other")
-            read = sampled_sets if isinstance(graphs, GraphSample) else joined_sets
-            object.__setattr__(self, "adjust", read(graphs, self.treatment, self.outcome))
+            ends = self.treatment, self.outcome
+            if isinstance(graphs, GraphSample):
+                sets = sampled_sets(graphs, *ends)
+            else:
+                sets = joined_sets(graphs, *ends)
+            object.__setattr__(self, "adjust", sets)
         if self.graph:
             require(
                 query is None and not self.adjust,

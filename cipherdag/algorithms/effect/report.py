@@ -26,6 +26,11 @@ LIMITS = (
         "all intervals holds the truth more often."
     ),
 )
+GRAPHS_DRAWN = (
+    "The graphs fit the rows if nothing unmeasured causes two variables and relations are straight "
+    "lines. No number says whether that is so. In how many of them there is an effect is no "
+    "probability."
+)
 BETWEEN_PERTURBED = (
     "Mean, Q, I2 and p between sites are approximate: a site that restricts small counts changes "
     "the effect in its rows by up to a quarter of its standard error, and the error by up to a "
@@ -61,7 +66,8 @@ def reported(effect: EstimatedEffect) -> Report:
         for one, said in doubts
     )
     between = (BETWEEN_PERTURBED,) if any(one.between for one in effect.sets) else ()
-    limits = (_OF[effect.estimator], *LIMITS, *between, *_left_out(effect))
+    taken = LIMITS if effect.share_with_effect is None else (GRAPHS_DRAWN,)
+    limits = (_OF[effect.estimator], *taken, *between, *_left_out(effect))
     return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 

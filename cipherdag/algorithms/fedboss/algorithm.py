@@ -150,7 +150,7 @@ class FedBOSS(ScoreSettings):
         return over_one_cohort(asking, facts.present)
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
-        """The best DAG and its CPDAG by name, what every edge is worth, and other graphs that fit."""
+        """The best DAG and its CPDAG by name, what edges are worth, and other graphs that fit."""
         return concluded(outcome, facts).with_sample(graphs_that_fit(outcome, facts))
 
     def decisions(self, outcome: FedBOSSOutcome, facts: Facts) -> bytes:

@@ -38,7 +38,7 @@ SWAPS = 3
 """Swaps of neighbours that are tried for every two moves, those of many pairs at once."""
 CANDIDATES = 10
 MOST_CANDIDATES = 12
-MOST_VARIABLES = 100
+MOST_SAMPLED = 100
 SPARE_ROWS = 5
 """Rows, less one for each site, that a matrix needs beyond its variables to be drawn again."""
 RIDGE = 1e-9
@@ -117,8 +117,10 @@ def _searched(
 def _candidates(
     matrix: FloatMatrix, dag: BoolMatrix, required: BoolMatrix, size: int
 ) -> IndexArray:
-    """Candidate parents of every variable, shape (p, size): those that the search's graph joins to
-    it, parents first, and then the largest partial and marginal correlations in turn.
+    """Candidate parents of every variable, shape (p, size).
+
+    First its parents in the search's graph, then its children, then those with the largest partial
+    and marginal correlations in turn.
     """
     p = len(matrix)
     inverse = np.linalg.inv(matrix + RIDGE * np.eye(p))
@@ -183,14 +185,18 @@ def set_scores(
     for _ in range(size):  # the last candidate is left out of a set, or swept into it
         pivot, column = left[..., -1, -1], left[..., :-1, -1]
         varies = pivot > LEAST_VARIANCE
-        share = np.divide(column, pivot[..., None], out=np.zeros_like(column), where=varies[..., None])
+        share = np.divide(
+            column, pivot[..., None], out=np.zeros_like(column), where=varies[..., None]
+        )
         without = left[..., :-1, :-1]
         swept = without - column[..., :, None] * share[..., None, :]
         left = np.stack([without, swept], axis=2).reshape(len(left), -1, *without.shape[2:])
     variance = np.maximum(left[..., 0, 0], LEAST_VARIANCE)
     masks = np.arange(1 << size)
     sizes = np.array([mask.bit_count() for mask in range(1 << size)])
-    cost = np.array([0.5 * math.log(rows) * k + math.log(math.comb(p - 1, k)) for k in range(size + 1)])
+    cost = np.array(
+        [0.5 * math.log(rows) * k + math.log(math.comb(p - 1, k)) for k in range(size + 1)]
+    )
     scores = -0.5 * rows * np.log(variance) - cost[sizes]
     legal = (masks & forbidden[:, None] == 0) & (masks & needed[:, None] == needed[:, None])
     return np.where(legal, on_grid(scores), -np.inf)
@@ -255,13 +261,18 @@ class _Chains:
         source, target = self._rng.integers(0, p, (2, n, 1))
         index = np.arange(p)
         # between source and target all others go one position back or on
-        shifted = index + (index >= source) * (index < target) - (index > target) * (index <= source)
+        shifted = (
+            index + (index >= source) * (index < target) - (index > target) * (index <= source)
+        )
         orders = np.take_along_axis(self._order, np.where(index == target, source, shifted), axis=1)
         masks = self._masks(orders)
         scores = self._at(index, masks)
         yes = self._accepted(scores.sum(axis=1) - self._scores.sum(axis=1))[:, None]
         self._order = np.where(yes, orders, self._order)
-        self.masks, self._scores = np.where(yes, masks, self.masks), np.where(yes, scores, self._scores)
+        self.masks, self._scores = (
+            np.where(yes, masks, self.masks),
+            np.where(yes, scores, self._scores),
+        )
 
 
 def _chains(tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> list[Masks]:
@@ -274,7 +285,7 @@ def _chains(tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> li
     for number in range(1, moves + 1):
         chains.move()
         for _ in range(-(-SWAPS // p)):  # of about p / 2 pairs
-            chains.swap(int(rng.integers(0, 2)) if p > 2 else 0)
+            chains.swap(int(rng.integers(0, min(p - 1, 2))))
         if number > moves // 2 and number % (moves // 2 // GRAPHS) == 0:
             kept.append(chains.masks.copy())
     return kept

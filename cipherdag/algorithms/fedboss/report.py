@@ -10,7 +10,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
-from cipherdag.algorithms.fedboss.graph_draws import MOST_VARIABLES, SPARE_ROWS, draw_graphs
+from cipherdag.algorithms.fedboss.graph_draws import MOST_SAMPLED, SPARE_ROWS, draw_graphs
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.axes import Curves, Series
@@ -41,12 +41,16 @@ BETWEEN = (
     "Scores are of all sites' rows as if of one site: columns whose levels differ between sites "
     "depend on each other in them. Without --no-within-sites such differences are no evidence."
 )
-SAMPLED = (
-    "A share says in how many of {n} graphs that fit these data the row causes the column, directly "
-    "or through others. It holds if nothing unmeasured causes two of these variables, and if their "
-    "relations are straight lines."
+IN_GRAPHS = (
+    "In how many of {n} graphs that fit these data the row causes the column, directly or through "
+    "others. It holds if nothing unmeasured causes two of these variables, and if their relations "
+    "are straight lines. 0.00 and 1.00 stand for less than .01 and more than .99."
 )
-NOT_SAMPLED = (
+OVER_GRAPHS = (
+    "Estimate an effect over these graphs: cipherdag run effect FILES --graph FOLDER --treatment "
+    "CAUSE --outcome OUTCOME, where FOLDER is that of this report."
+)
+NOT_DRAWN = (
     "How many graphs fit these data is not said: that needs at most {most} variables, and {more} "
     "rows more than there are variables and sites."
 )
@@ -134,7 +138,7 @@ def graphs_that_fit(outcome: FedBOSSOutcome, facts: Facts) -> GraphSample | None
         Nothing beyond these moments: every site draws the same graphs from the run's seed.
     """
     moments, p = outcome.moments, facts.n_variables
-    if moments is None or not (1 < p <= MOST_VARIABLES and moments.rows >= p + SPARE_ROWS):
+    if moments is None or not (1 < p <= MOST_SAMPLED and moments.rows >= p + SPARE_ROWS):
         return None
     constraints = outcome.constraints or Constraints.none(p)
     rng = np.random.default_rng([facts.seed, *SAMPLE.encode()])
@@ -153,12 +157,13 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     mixes = pooled and not details.get("sets", {}).get("sites")
     taken = TAKEN_FOR_EDGES.format("Scores of all sites' rows take", "without --no-within-sites")
     panels, note = _of_search(details)
+    steps: tuple[str, ...] = ()
     limits = (*[CUT_SHORT] * details["cut_short"], *[BETWEEN] * mixes)
     if (sample := conclusion.sample) is not None:
-        panels = (_sure(sample), *panels)
+        panels, steps = (_sure(sample), *panels), (OVER_GRAPHS,)
     elif details.get("sets") == {}:  # scores from moments
-        limits = (*limits, NOT_SAMPLED.format(most=MOST_VARIABLES, more=SPARE_ROWS))
-    report = Report(panels=panels, notes=(note,), limits=limits)
+        limits = (*limits, NOT_DRAWN.format(most=MOST_SAMPLED, more=SPARE_ROWS))
+    report = Report(panels=panels, notes=(note,), limits=limits, steps=steps)
     report += differences_report(details, taken if mixes else "")
     if conclusion.confidences is not None:
         report += conclusion.confidences.report(conclusion.graph)
@@ -173,7 +178,7 @@ def _sure(sample: GraphSample) -> HeatMap:
     ]
     return HeatMap(
         title="What causes what, in how many graphs",
-        note=SAMPLED.format(n=len(sample)),
+        note=IN_GRAPHS.format(n=len(sample)),
         rows=sample.nodes,
         columns=sample.nodes,
         values=tuple(shares),

@@ -70,9 +70,7 @@ def orders_weighed(matrix, forbidden, needed):
         scores = set_scores(matrix[None], candidates[None], v, ROWS, *masks)
         sums[v] = subset_sums(scores)[0], bits
     return {
-        order: sum(
-            sums[v][0][sum(sums[v][1][u] for u in order[:k])] for k, v in enumerate(order)
-        )
+        order: sum(sums[v][0][sum(sums[v][1][u] for u in order[:k])] for k, v in enumerate(order))
         for order in permutations(range(p))
     }
 
