@@ -46,7 +46,7 @@ BUDGETS = {
     "cli": 4510,
     "deployment": 1888,
     "federation": 1813,
-    "findings": 4130,
+    "findings": 4136,
     "graphs": 6436,
     "pages": 280,
     "privacy": 5332,
