@@ -132,8 +132,8 @@ def test_an_effect_that_small_counts_forbid_names_the_other_sets(call, tmp_path)
 
 def test_a_folder_with_a_sample_gives_the_share_of_graphs(call, tmp_path):
     rng = np.random.default_rng(2)
-    x, other, noise, alone = rng.normal(size=(4, 3000))
-    rows = pd.DataFrame({"x": x, "other": other, "y": x + other + noise, "alone": alone})
+    x, other, noise = rng.normal(size=(3, 600))
+    rows = pd.DataFrame({"x": x, "other": other, "y": x + other + noise})
     rows.to_csv(tmp_path / "rows.csv", index=False)
     over = (tmp_path / "rows.csv", "--sites", 3)
     assert call("simulate", "fedboss", *over, "--out", tmp_path / "g")[0] == 0
@@ -141,6 +141,3 @@ def test_a_folder_with_a_sample_gives_the_share_of_graphs(call, tmp_path):
     code, said, _ = call(*asked, "--treatment", "x", "--outcome", "y")
     assert code == 0
     assert "x causes y in" in said
-    code, _, said = call(*asked, "--treatment", "alone", "--outcome", "x")
-    assert code == 2
-    assert "too few to say how strongly" in said
