@@ -52,9 +52,9 @@ BUDGETS = {
     "privacy": 5332,
     "program": 442,
     "protocol": 6087,
-    "questions": 5911,
+    "questions": 5916,
     "results": 1483,
-    "sites": 23016,
+    "sites": 23041,
     "statistics": 1764,
     "the root": 983,
 }
