@@ -5,9 +5,9 @@
 DATA_FOLDER is what `fedpc_data` reads. 5000 rows of every sample (seed = its number) lie at ten
 sites, split unevenly. With levels of its own, each site adds a constant to every number, normal
 with a standard deviation of a half of the column's; and draws the categories without a cause from
-shares uniform on the simplex. Sites allow every count, but for `bits-11` and `within-11`: there the
-policy is the default one. `bits-11` is the default of categories, `within` opens scores, `pooled`
-is --no-within-sites. Finished cases are read from --lines. --out writes JSON and Markdown.
+shares uniform on the simplex. Sites allow every count, but for `bits-11`: there the policy is the
+default one. `bits-11` is the default of categories, `within` opens scores, `pooled` is
+--no-within-sites. Finished cases are read from --lines. --out writes JSON and Markdown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ CASES = tuple(f"{name}, {world}" for name in DATA for world in WORLDS)
 METHODS = {
     "bits-11": FedBOSS(),
     "within": FedBOSS(reveal="sums"),
-    "within-11": FedBOSS(reveal="sums"),
     "pooled": FedBOSS(within_sites=False),
 }
 FIGURES = (

@@ -4,9 +4,8 @@
     python benchmarks/boss_tables.py --report --lines boss.jsonl
 
 DATA_FOLDER holds ``bn/<network>.bif.gz``. Every sample of 5000 rows is drawn anew (seed = its
-number) and split unevenly over ten sites; answers are masked. `pooled` runs with sites that allow
-every count, `pooled-11` with the default policy, whose tables with counts below 11 never leave a
-site, `sites` opens no table at all; `score_peers` has all rows at one place. Beside the distance
+number) and split unevenly over ten sites, which allow every count; answers are masked. `sites`
+opens no table at all; `score_peers` has all rows at one place. Beside the distance
 to the true class stands how much the graph that was found scores above the true one, in nats: where
 that is negative the search missed it, and where it is not the score prefers another graph. Defaults
 were chosen on the data of `CHOSEN_ON`, seeds from 100 on, and on random linear models; the others
@@ -42,7 +41,6 @@ REPORTED = ("alarm", "insurance", "win95pts", "andes", "linear-50", "linear-100"
 METHODS = {
     "bits": FedBOSS(),
     "pooled": FedBOSS(within_sites=False),
-    "pooled-11": FedBOSS(within_sites=False),
     "sites": FedBOSS(reveal="sums"),
     "PC stratified": FedPC(),
     "PC pooled": FedPC(evidence="pooled"),
@@ -51,7 +49,6 @@ TABLES = "tables, of numbers covariances, of all rows"
 SUMMED = "log likelihoods of sets, summed"
 OPENS = {
     "pooled": TABLES,
-    "pooled-11": SUMMED,
     "sites": SUMMED,
     "pooled bdeu": TABLES,
     "pooled bic": TABLES,
@@ -127,7 +124,7 @@ def of_sites(case: dict, data, schema, truth) -> dict:
     if "sets" in result.finding.details:
         found["sets"] = dict(result.finding.details["sets"])
         found["cut_short"] = result.finding.details["cut_short"]
-    if method.startswith("pooled") and method != "pooled-11":
+    if method.startswith("pooled"):
         tables = [site.table for site in federation.sites]
         found["above"] = result.finding.details["score"] - score_of(METHODS[method], tables, truth)
     return found
@@ -137,7 +134,7 @@ def federated(data, schema, case: dict) -> Federation:
     """The rows over ten sites."""
     policy = Policy(
         questions=QUESTION_KINDS,
-        min_cell_size=11 if case["method"] == "pooled-11" else 0,
+        min_cell_size=0,
         max_values=2**53,
         max_tests=2**53,
     )

@@ -73,7 +73,6 @@ CASES = (
 )
 METHODS = {
     "FedBOSS": FedBOSS(),
-    "FedBOSS by sums": FedBOSS(reveal="sums"),
     "FedBOSS by sums, open": FedBOSS(reveal="sums"),
     "FedBOSS pooled, open": FedBOSS(within_sites=False),
     "FedPC": FedPC(),

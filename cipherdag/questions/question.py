@@ -119,6 +119,11 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return zip(self.parts, np.split(values, ends), strict=True)
 
     @property
+    def unit(self) -> int:
+        """How many rows make a unit that counts are found in; 0 where they are in no unit."""
+        return 0
+
+    @property
     def tags(self) -> frozenset[str]:
         """The tags of the question and of the questions inside it."""
         inner = getattr(self, "question", None)

@@ -19,9 +19,12 @@ from cipherdag.algorithms.rfcd.objectives import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
-from cipherdag.sites.answers.regret_answers import table_scores
+from cipherdag.sites.answers.regret_answers import (
+    LOGLIK_NOISE_NATS,
+    likelihood_noise,
+    table_scores,
+)
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.models.set_likelihoods import LOGLIK_NOISE_NATS
 from cipherdag.sites.compute.scores.scores import PENALTY_BITS
 from cipherdag.sites.table.column import Column
 
@@ -204,19 +207,22 @@ def words(codes):
 
 
 @pytest.mark.parametrize("kind", ["categories", "numbers"])
-def test_likelihoods_are_moved_as_fedboss_moves_them(kind):
-    """So that whoever runs both has one equation of a set, and equivalent graphs one score."""
+def test_equal_splits_and_equivalent_graphs_have_one_score(kind):
+    """Noise follows from a set's likelihood, so that no run has a second equation of it."""
     rng = np.random.default_rng(3)
     first = rng.random(400) < 0.4
     columns = [first, rng.random(400) < 0.2 + 0.5 * first, rng.random(400) < 0.3 + 0.3 * first]
     made = {f"v{k}": words(own) for k, own in enumerate(columns)}
     if kind == "numbers":
         made = {f"v{k}": own + rng.normal(size=400) for k, own in enumerate(columns)}
-    scores, pool = scores_of(table_of(made))
+    table = table_of(made)
+    scores, pool = scores_of(table)
     sets = [own for size in (1, 2, 3) for own in itertools.combinations(range(3), size)]
     blocks = [np.array([own for own in sets if len(own) == size]) for size in (1, 2, 3)]
     counts, members = pack_blocks(blocks)
-    told = pool.answer(LogLikelihoods(n_variables=3, counts=counts, members=members, discount=0))
+    question = LogLikelihoods(n_variables=3, counts=counts, members=members, discount=0)
+    told = SiteView(table.codes, table.values, table.cardinalities).answer(question)
+    told = told + likelihood_noise(pool.cell_keys, b"likelihood", told)
     moved = {frozenset(): 0.0} | {frozenset(own): n for own, n in zip(sets, told, strict=True)}
     rate = round(math.log(400) / 2 * 2**PENALTY_BITS) / 2**PENALTY_BITS
     for v in range(3):

@@ -90,8 +90,8 @@ class FedBOSS(ScoreSettings):
             each.
 
     Leaks:
-        Sites that restrict small counts add noise to likelihoods (see `LogLikelihoods`), and tables
-        are opened unless one does. A site sees which sets are asked about.
+        Summed likelihoods tell tables, and are not asked for where a site restricts small counts. A
+        site sees which sets are asked about.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -137,6 +137,7 @@ class FedBOSS(ScoreSettings):
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, or the seed
                 is negative.
+            PolicyRefusedError: Likelihoods would be summed, and a site restricts small counts.
             SiteUnreachableError: A site left: scores over fewer sites compare with no others.
         """
         require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")

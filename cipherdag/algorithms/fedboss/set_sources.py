@@ -5,8 +5,7 @@ A table gives the tables of all its subsets, so a round asks only for sets that 
 With likelihoods, every site says of a set how well its own distribution of these variables explains
 its rows, less what chance alone would explain. The sum stands for the likelihood of all rows, and
 the penalty is that of all rows. Differences between sites are no evidence: no site is compared with
-another. A site that restricts small counts adds noise to each set; all families that share the set
-share its noise.
+another.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from cipherdag.algorithms.fedboss.set_families import Budget
 from cipherdag.algorithms.fedboss.set_sources import LikelihoodScores, SetPenalty, TableScores
 from cipherdag.algorithms.parameters import PENALTIES, row_bound, settings, within
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import DataError
+from cipherdag.errors import DataError, PolicyRefusedError
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.pooled_data import ColumnKinds
@@ -93,17 +93,23 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
     def open_scores(self, columns: ColumnKinds, n_sites: int, budget: Budget) -> Opening:
         """The source of scores that the columns and the parameters ask for.
 
-        Rounds: one for moments or for all pairs, one more where a site restricts small counts.
+        One round, of moments or of all pairs. Of anything else than moments nothing is summed where
+        a site restricts small counts: PolicyRefusedError.
         """
         discrete = columns.categories > 0
         mixed = discrete.any() and not discrete.all()
         few = not self.within_sites and columns.few.any()  # their sums would be counts
         by_site = columns.incomplete.any() or few or mixed
-        if discrete.any():
-            if not (by_site or self.within_sites or columns.restricted):
-                return (yield from self._from_tables(columns, budget))
-        elif not by_site:
+        if not (by_site or discrete.any()):
             return (yield from self._from_moments(columns, n_sites))
+        if columns.restricted:
+            raise PolicyRefusedError(
+                "a site restricts small counts, which sums of scores would tell",
+                remedy="Run without --reveal sums and --no-within-sites (Python: FedBOSS()), which "
+                "compares scores; or, in a simulation, with --min-cell-size 1.",
+            )
+        if not (by_site or self.within_sites):
+            return (yield from self._from_tables(columns, budget))
         return (yield from self._from_likelihoods(columns, n_sites, budget))
 
     def _from_moments(self, columns: ColumnKinds, n_sites: int) -> Opening:

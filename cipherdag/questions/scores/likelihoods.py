@@ -28,16 +28,11 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     correlations after regression on an indicator of every category, less ``discount`` / 2 for every
     coefficient. The rows are those without a missing value in any column.
 
-    A site that restricts small counts first joins categories of fewer rows than ``min_cell_size``
-    with others, and moves every likelihood by up to a nat either way. Sets that split the rows
-    alike are moved alike, so that neither these nor asking again tells more.
+    A site that restricts small counts refuses: there likelihoods are compared alone
+    (`ScoreComparisons`).
 
     Leaks:
-        Exact sums over three sites have one solution in whole numbers: every site's tables. What
-        one site alone adds is known to some nats. If only one site has a category, this tells about
-        how many of its rows have it, and exactly so where few of many rows do. Two runs that differ
-        in the discount differ by how many cells are filled. Where no site restricts small counts,
-        nothing is moved.
+        Exact sums over three sites have one solution in whole numbers: every site's tables.
 
     Attributes:
         n_variables: Number of aligned variables, p.

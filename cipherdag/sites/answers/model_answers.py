@@ -23,7 +23,7 @@ from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.effect_answer import effect_answer
-from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods, likelihoods_answer
+from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
 from cipherdag.sites.compute.models.steps import regression_steps
 from cipherdag.sites.compute.models.survival_rows import check_study, counts_up_to, survival_answer
 from cipherdag.sites.compute.score_tests.site_scores import SiteScores
@@ -72,11 +72,11 @@ def scores(question: RaoSums, view: SiteView) -> FloatVector:
 
 @answers(LogLikelihoods)
 def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
-    """Log likelihoods of sets of columns, with noise where small counts may not leave."""
+    """Exact log likelihoods of sets of columns, where small counts are not restricted."""
+    if view.min_cell_size > 1:
+        raise PolicyRefusedError("log likelihoods of sets leave this site in comparisons only")
     view.spend(sum(question.counts))
-    size = view.min_cell_size
-    parent = None if view.noise is None or view.parent is None else _of_sets(view.parent, size)
-    return likelihoods_answer(question, _of_sets(view, size), noise=view.noise, parent=parent)
+    return _of_sets(view).answer(question.sets(), question.discount)
 
 
 @answers(ScoreComparisons)
@@ -84,21 +84,15 @@ def compared_scores(question: ScoreComparisons, view: SiteView) -> IndexArray:
     """Exact log likelihoods on a grid, of which nothing but comparisons is opened."""
     sets = question.question
     view.spend(sum(sets.counts))
-    return question.words(_of_sets(view, 0).answer(sets.sets(), sets.discount))
+    return question.words(_of_sets(view).answer(sets.sets(), sets.discount))
 
 
-def _of_sets(view: SiteView, min_cell_size: int) -> SetLikelihoods:
-    """Likelihoods of the site's rows; categories of fewer rows than the size are joined."""
-    parent = view.parent
+def _of_sets(view: SiteView) -> SetLikelihoods:
+    """Likelihoods of the site's rows."""
     return view.remember(
         "likelihoods",
-        min_cell_size,
-        lambda: SetLikelihoods(
-            view.open_rows,
-            view.device,
-            min_cell_size=min_cell_size,
-            parent=None if parent is None else parent.open_rows,
-        ),
+        None,
+        lambda: SetLikelihoods(view.open_rows, view.device, drawn=view.parent is not None),
     )
 
 

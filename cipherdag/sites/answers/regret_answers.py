@@ -1,8 +1,9 @@
 """A site's regrets: how much worse a graph scores on its rows than the graph it learnt itself.
 
 A regret follows from the counts of a few tables, and the largest regret, which is disclosed, is one
-site's. So a site that restricts small counts collapses rare categories, adds the same noise to
-likelihoods as for `LogLikelihoods`, and rounds regrets to multiples of a sixteenth.
+site's. So a site that restricts small counts collapses rare categories, adds noise to likelihoods
+that follows from their values, and rounds regrets to multiples of a sixteenth. Sets that split the
+rows in the same way, in whichever run, give an attacker one equation and not many.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from cipherdag.questions.scores.likelihoods import COARSE_BITS
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.answers.table_tests import odd_column
-from cipherdag.sites.compute.models.set_likelihoods import collapse_rare_codes, likelihood_noise
 from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.compute.scores.learners import best_graph
 from cipherdag.sites.compute.scores.scores import (
@@ -40,6 +40,10 @@ from cipherdag.sites.compute.scores.scores import (
 )
 from cipherdag.sites.table.site_table import SiteTable
 
+LOGLIK_NOISE_NATS = 1.0
+"""Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
+ROUNDED_BITS = 20
+"""Binary places to which likelihoods are rounded before noise is drawn from them."""
 MOST_SPECIFICATIONS = 64
 """Scores and local algorithms of one run, with what was learnt by each."""
 
@@ -155,7 +159,7 @@ def table_scores(
 
     def make(spec: ScoreSpec) -> LocalScores:
         noise: Noise | None = None
-        if cell_keys is not None:  # equal to that of `LogLikelihoods`: both runs give one equation
+        if cell_keys is not None:
             about = b"description length" if spec.score == "mdl" else b"likelihood"
             noise = partial(likelihood_noise, cell_keys(), about)
         score = _family_score(table, spec, device, min_cell_size, noise)
@@ -169,10 +173,36 @@ def _collapsed(
 ) -> NDArray[np.integer]:
     """Codes with rare categories collapsed into neighbours; rows with a gap stay as they are."""
     complete = (codes >= 0).all(axis=1)
-    rows, collapsed = codes[complete], codes.copy()
-    collapse_rare_codes(rows, rows, np.array(levels, dtype=np.int64), min_cell_size)
-    collapsed[complete] = rows
+    collapsed = codes.copy()
+    for v, size in enumerate(levels):
+        column = codes[complete, v]
+        counts = np.bincount(column, minlength=size)
+        collapsed[complete, v] = collapse_rare_categories(counts, min_cell_size)[column]
     return collapsed
+
+
+def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArray:
+    """Recode each category of few rows into the one below, and the lowest into the one above."""
+    left, into = counts.copy(), np.arange(len(counts))
+    for code in range(len(counts) - 1, 0, -1):
+        if 0 < left[code] < min_cell_size:
+            left[code - 1] += left[code]
+            left[code] = 0
+            into[into == code] = code - 1
+    above = np.flatnonzero(left[1:]) + 1
+    if 0 < left[0] < min_cell_size and len(above):
+        into[into == 0] = above[0]
+    return into
+
+
+def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
+    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
+
+    Likelihoods are exact, without a penalty, in nats or bits.
+    """
+    rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
+    _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
+    return LOGLIK_NOISE_NATS * drawn
 
 
 def _family_score(

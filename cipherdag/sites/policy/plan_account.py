@@ -340,8 +340,10 @@ def _seen(plan: Plan) -> str:
 def of_colluding_sites(n_sites: int) -> str:
     """What sites that side with each other could read where tests open bits."""
     if n_sites == TWO_SITES:
-        return "The coordinator and one site together could read the other site's numbers."
+        either = "The coordinator and one site together could read the other site's numbers."
+        return f"{either} The coordinator deals the comparisons, which nobody checks."
     if n_sites == TWO_SITES + 1:
-        return "Any two sites together could read the third one's numbers."
+        either = "Any two sites together could read the third one's numbers."
+        return f"{either} One site deals the comparisons, which nobody checks."
     pairs = n_sites * (n_sites - 1) // 2
     return f"Of {pairs} pairs of sites, 5 drawn by lot could together read the sums behind bits."

@@ -5,7 +5,8 @@ by subtraction, whatever protected each of them. A session cannot see this, so t
 a run takes place again, and opens sums, over the same sites, or over sites that differ in enough
 of them: a difference of two sums is itself a sum over the sites in which they differ (privacy.md,
 section 5, differencing). What was asked does not count: that two questions are nearly the same is
-not for a site to judge.
+not for a site to judge. Counts in units have the same unit for good: floors by two units tell
+several times as many small counts exactly.
 
 Leaks:
     Nothing: the record stays at the site. It names sites.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from cipherdag.errors import DifferencingError, SiteNotReadyError
+from cipherdag.errors import DifferencingError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.sites.record.ledger import Release
 
@@ -36,7 +37,7 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     ``content`` is of lines that an earlier revision wrote, one for every question.
     ``measured_groups`` are the sites by what they measured, where that differed: every sum is over
-    some of them.
+    some of them. ``unit`` is that of counts, 0 of sums.
     """
 
     session: str
@@ -45,6 +46,7 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     sites: tuple[str, ...]
     content: str = ""
     measured_groups: tuple[tuple[str, ...], ...] = msgspec.field(default=(), name="alike")
+    unit: int = 0
 
     @property
     def groups(self) -> set[frozenset[str]]:
@@ -134,7 +136,13 @@ class OpenedSums:
         return CohortChange(len(differing) < len(others), nearest, tuple(sorted(sites)))
 
     def check(
-        self, session: bytes, sites: Iterable[str], groups: Groups = (), *, fewest: int
+        self,
+        session: bytes,
+        sites: Iterable[str],
+        groups: Groups = (),
+        *,
+        fewest: int,
+        unit: int = 0,
     ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
@@ -143,28 +151,43 @@ class OpenedSums:
             sites: The sites that the sum would cover.
             groups: These by what they measured, group by group, where that differs.
             fewest: How many sites two sums must differ in, unless they cover the same.
+            unit: In which counts of these sites are asked for, 0 for none.
 
         Raises:
+            PolicyRefusedError: Counts of these sites were found in another unit.
             DifferencingError: They differ in fewer, and nobody who was told so approved this run.
         """
+        now = OpenedSum("", "", self._schema, tuple(sorted(sites)), measured_groups=tuple(groups))
+        for done in self._sums if unit else ():
+            if done.sites == now.sites and done.unit not in (0, unit):
+                raise PolicyRefusedError(
+                    f"counts of these sites in units of {unit}, after units of {done.unit} in run "
+                    f"{done.session[:8]} of {done.day}: both together tell small counts",
+                    remedy=f"Have {done.unit} be the largest min_cell_size of the sites again.",
+                )
         if session.hex() in self._accepted:
             return
-        now = OpenedSum("", "", self._schema, tuple(sorted(sites)), measured_groups=tuple(groups))
         others = (done for done in self._sums if done.session != session.hex())
         if any(0 < len(differing_sites(done, now)) < fewest for done in others):
             raise DifferencingError(REOPENED)
 
-    def write(self, session: bytes, sites: Iterable[str], groups: Groups = ()) -> None:
+    def write(
+        self, session: bytes, sites: Iterable[str], groups: Groups = (), *, unit: int = 0
+    ) -> None:
         """Record a sum that is about to be opened; it is on disk before anything leaves.
 
         Raises:
             OutputError: The file cannot be written; then nothing may leave.
         """
         covered = tuple(sorted(sites))
-        if any((done.session, done.sites) == (session.hex(), covered) for done in self._sums):
+        ours = (done for done in self._sums if done.session == session.hex())
+        if any(done.sites == covered and unit in (0, done.unit) for done in ours):
             return
         day = datetime.now(UTC).date().isoformat()
-        done = OpenedSum(session.hex(), day, self._schema, covered, measured_groups=tuple(groups))
+        measured = tuple(groups)
+        done = OpenedSum(
+            session.hex(), day, self._schema, covered, measured_groups=measured, unit=unit
+        )
         if self._path is not None:
             append_entries(self._path, done)
         self._sums.append(done)

@@ -140,7 +140,8 @@ class Rounds:
             InconsistentQuestionError: The coordinator derived another question than this site.
             CohortError: The sites asked are not among those still there, are not in order, leave
                 this site out, or are too few.
-            PolicyRefusedError: The site's policy forbids it, or the plan did not declare it.
+            PolicyRefusedError: The site's policy forbids it, the plan did not declare it, or counts
+                of these sites were found in another unit.
             DifferencingError: Another run opened a sum over nearly these sites.
         """
         if ask.number != self._number + 1:
@@ -156,8 +157,8 @@ class Rounds:
         self.coverage.check(question, len(ask.participants))
         if self.daily is not None:
             self.daily.check(question, self.policy)
-        fewest = self.policy.min_cohort_difference
-        self.sums.check(self.plan.session, *self._sites.groups(ask.participants), fewest=fewest)
+        fewest, groups = self.policy.min_cohort_difference, self._sites.groups(ask.participants)
+        self.sums.check(self.plan.session, *groups, fewest=fewest, unit=question.unit)
         bound_to = question_digest(self.plan, self.keys.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         current = Round(ask, declared, content, question)
@@ -217,7 +218,8 @@ class Rounds:
             current.seat = tests.party.begin(batch)
             share = current.seat.share(words)
         self._present = sites = current.declared.sites
-        self.sums.write(self.plan.session, *self._sites.groups(sites))
+        groups = self._sites.groups(sites)
+        self.sums.write(self.plan.session, *groups, unit=current.question.unit)
         return Share(current.declared.digest, share, (), (), found)
 
     def result(self, finish: Finish) -> bytes:

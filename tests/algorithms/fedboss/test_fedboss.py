@@ -78,8 +78,7 @@ def test_numbers_give_the_same_graph_however_rows_are_split():
 
 
 def test_a_result_says_how_many_sets_were_scored_by_which_method():
-    federation = Federation.split(patients(), 10, seed=2)
-    assert federation.sites[0].policy.min_cell_size == 11
+    federation = Federation.split(patients(), 10, seed=2, policy=Policy(min_cell_size=1))
     found = federation.run(SUMS)
     (note,) = found.report.notes
     count = found.finding.details["sets"]["sites"]
@@ -119,14 +118,6 @@ def test_a_budget_of_values_is_honoured():
     assert outcome.cut_short
     spent = sum(encoding.length for own in asked[2:] for encoding in own.encodings)
     assert spent <= 200 < sum(encoding.length for own in every[2:] for encoding in own.encodings)
-
-
-@pytest.mark.parametrize("algorithm", [SUMS, POOLED])
-def test_where_counts_are_restricted_sites_score_and_no_table_opens(algorithm):
-    outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
-    assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
-    assert not sets_of(asked, "Tables")
-    assert outcome.dag.any()
 
 
 def test_columns_with_missing_values_are_scored_by_the_sites():
@@ -190,15 +181,9 @@ def wards(rows=1500, seed=4):
     return pd.DataFrame({"ward": ward, "smokes": smokes, "a": a, "b": b, "c": c, "d": d})
 
 
-@pytest.mark.parametrize("min_cell_size", [0, 11])
 @pytest.mark.parametrize("within", [False, True])
-def test_columns_of_both_kinds_are_scored_by_the_sites(within, min_cell_size):
-    outcome, asked = learn(
-        replace(SUMS, within_sites=within),
-        wards(),
-        3,
-        min_cell_size=min_cell_size,
-    )
+def test_columns_of_both_kinds_are_scored_by_the_sites(within):
+    outcome, asked = learn(replace(SUMS, within_sites=within), wards(), 3)
     edges = {(u, v) for u, v in np.argwhere(outcome.arcs).tolist()}
     a, b, c, _, smokes, ward = range(6)
     assert edges == {(a, b), (ward, b), (ward, smokes), (smokes, ward), (smokes, c), (c, smokes)}

@@ -145,22 +145,6 @@ def test_categories_that_determine_each_other_explain_no_more():
     assert both == pytest.approx(alone, abs=1e-3)  # the table of the two is that of the one
 
 
-def test_a_rare_category_is_joined_for_the_numbers_too():
-    codes, values = mixed_rows(np.random.default_rng(8))
-    codes[:5, 0] = 2
-    codes[5:, 0] %= 2
-    joined = codes.copy()
-    joined[:5, 0] = 1
-    pair = [np.zeros((0, 1)), np.array([[0, 1]])]
-    found = SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR, min_cell_size=11).answer(pair, 3)
-    assert found == pytest.approx(
-        SetLikelihoods(Rows(joined, values, KINDS), PROCESSOR).answer(pair, 3)
-    )
-    assert found != pytest.approx(
-        SetLikelihoods(Rows(codes, values, KINDS), PROCESSOR).answer(pair, 3)
-    )
-
-
 def asked(n_variables, discount=1):
     counts, members = pack_blocks(SETS)
     return LogLikelihoods(

@@ -155,7 +155,9 @@ def test_a_default_plan_is_a_dozen_lines():
     ("n_sites", "said"),
     [
         (2, "The coordinator and one site together could read the other site's numbers."),
+        (2, "The coordinator deals the comparisons, which nobody checks."),
         (3, "Any two sites together could read the third one's numbers."),
+        (3, "One site deals the comparisons, which nobody checks."),
         (5, "Of 10 pairs of sites, 5 drawn by lot could together read the sums behind bits."),
     ],
 )

@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
-from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.compute.rows import Rows, log_left_out
 from cipherdag.statistics.array_functions import (
     Array,
@@ -33,48 +31,6 @@ LEAST_DETERMINANT = -23.0
 DIAGONAL_RIDGE = 1e-9
 """Added to variances of 1 where categories may determine each other; larger than rounding."""
 BATCH, BATCH_ON_CARD = 2**12, 2**16  # sets whose determinants are computed at a time
-LOGLIK_NOISE_NATS = 1.0
-"""Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
-ROUNDED_BITS = 20
-"""Binary places to which likelihoods are rounded before noise is drawn from them."""
-
-
-def likelihoods_answer(
-    question: LogLikelihoods,
-    site: SetLikelihoods,
-    *,
-    noise: CellKeys | None,
-    parent: SetLikelihoods | None = None,
-) -> FloatVector:
-    """The answer to `LogLikelihoods`.
-
-    The noise of a likelihood follows from its value before the discount. So sets that split the
-    rows in the same way, in whichever run, give an attacker one equation and not many.
-
-    Without ``noise`` answers are exact. If the rows were drawn from those of ``parent``, there are
-    two noises: one follows from the parent's likelihoods and does not average out over replicates,
-    the other from those of the drawn rows and does not cancel between two replicates.
-    """
-    sets = question.sets()
-    answer = site.answer(sets, question.discount)
-    if noise is None or not len(answer):
-        return answer
-    answer = answer + likelihood_noise(noise, b"likelihood", (parent or site).answer(sets, 0))
-    return (
-        answer
-        if parent is None
-        else answer + likelihood_noise(noise, b"drawn", site.answer(sets, 0))
-    )
-
-
-def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
-    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
-
-    Likelihoods are exact, without a discount or penalty, in nats or bits.
-    """
-    rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
-    _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
-    return LOGLIK_NOISE_NATS * drawn
 
 
 class SetLikelihoods:
@@ -83,23 +39,17 @@ class SetLikelihoods:
     A set's categories have their contingency table. Its continuous columns are normal with one
     covariance matrix, about means to which every category adds its part: main effects alone.
 
-    Rows that miss a value are left out, and categories of fewer rows than ``min_cell_size`` are
-    collapsed. A category that is rare in ``parent``, from which rows were drawn, counts as rare.
+    Rows that miss a value are left out, which the log says unless rows were ``drawn``.
     """
 
-    def __init__(
-        self, rows: Rows, device: Device, *, min_cell_size: int = 0, parent: Rows | None = None
-    ) -> None:
+    def __init__(self, rows: Rows, device: Device, *, drawn: bool = False) -> None:
         self._categories = categories = np.array(rows.categories, dtype=np.int64)
         complete = rows.complete(range(len(categories)))
         self._rows = int(complete.sum())
-        if parent is None:
+        if not drawn:
             log_left_out(len(complete), self._rows)
         codes = None if rows.codes is None else rows.codes[complete]
         if codes is not None:
-            if min_cell_size > 1:
-                whole = codes if parent is None or parent.codes is None else parent.codes
-                collapse_rare_codes(codes, whole, categories, min_cell_size)
             self._tables = DiscreteColumns(
                 codes, device, memory_bytes=batch_bytes(device) // 2, levels=categories
             )
@@ -210,24 +160,6 @@ class NumberLikelihoods:
         return np.concatenate(batches)
 
 
-def collapse_rare_codes(
-    codes: NDArray[np.integer],
-    parent: NDArray[np.integer],
-    categories: IndexArray,
-    min_cell_size: int,
-) -> None:
-    """Recode categories that are rare in ``parent`` into a neighbouring one, in place."""
-    for v, size in enumerate(categories.tolist()):
-        if not size:
-            continue  # a number
-        column, whole = codes[:, v], parent[:, v]
-        counts = np.bincount(column, minlength=size)
-        drawn_from = np.bincount(whole[whole >= 0], minlength=size)
-        codes[:, v] = collapse_rare_categories(np.minimum(counts, drawn_from), min_cell_size)[
-            column
-        ]
-
-
 def of_tables(counts: Array, sizes: IndexArray, discount: int) -> FloatVector:
     """Log likelihoods of tables, cells one after the other, corrected for chance, (B,)."""
     numbers, xp = floats(counts), functions_of(counts)
@@ -247,17 +179,3 @@ def _correlations(values: Array) -> FloatMatrix:
     scaled = xp.where(varies, centred / xp.where(varies, deviation, 1.0), 0.0)
     matrix: FloatMatrix = host(scaled.T @ scaled)
     return matrix
-
-
-def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArray:
-    """Recode each category of few rows into the one below, and the lowest into the one above."""
-    left, into = counts.copy(), np.arange(len(counts))
-    for code in range(len(counts) - 1, 0, -1):
-        if 0 < left[code] < min_cell_size:
-            left[code - 1] += left[code]
-            left[code] = 0
-            into[into == code] = code - 1
-    above = np.flatnonzero(left[1:]) + 1
-    if 0 < left[0] < min_cell_size and len(above):
-        into[into == 0] = above[0]
-    return into
