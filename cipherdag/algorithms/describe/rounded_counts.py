@@ -65,7 +65,7 @@ def rounded_summaries(
     require_possible(asked.label, "more values than rows", holds=holds)
     varying = np.array(question.categories) == 0
     varying[varying] = np.nan_to_num(spreads.deviation) > 0.0
-    searched = np.flatnonzero(varying & (values > 0))
+    searched = np.flatnonzero(varying & (values > 1))
     quantiles = yield from _quantiles(question, searched, values[searched, None], unit)
     return summaries_of(spreads, rows, values, counts, quantiles, unit)
 
@@ -75,8 +75,8 @@ def _quantiles(
 ) -> Generator[Question, FloatVector, dict[int, Quantiles]]:
     """Quantiles of continuous columns of so many units of values, shape (c, 1).
 
-    They lie on straight lines between where the nearest multiples of the unit are reached. Where no
-    multiple is near, or the marks do not reach as far, they are None.
+    They lie on straight lines between where the nearest multiples of the unit are reached, but for
+    the last one, beyond which there may be no value. They are None where no multiple is near.
     """
     if not len(columns):
         return {}
@@ -84,8 +84,8 @@ def _quantiles(
     marks = _finer(question.mark_array()[np.searchsorted(numbers, columns)])
     omitted = tuple(np.delete(np.arange(len(question.categories)), columns).tolist())
     ranks = np.array(QUANTILES) * (values + 0.5)  # in units, of which half a one is not known of
-    lower = np.clip(ranks, 1, values).astype(np.int64)
-    reached = np.stack([lower, np.minimum(lower + 1, values)], axis=1)
+    lower = np.clip(ranks, 1, values - 1).astype(np.int64)
+    reached = np.stack([lower, np.minimum(lower + 1, values - 1)], axis=1)
     of_column = np.repeat(np.arange(len(marks)), reached[0].size)
     most = min(MOST_CUTS, MOST_VERDICTS // len(of_column) + 1)
     parts = fewest_parts(marks.shape[1] + 1, most)
@@ -102,7 +102,7 @@ def _quantiles(
     middle = np.pad((marks[:, 1:] + marks[:, :-1]) / 2.0, ((0, 0), (1, 1)), constant_values=np.nan)
     low, high = np.take_along_axis(middle[:, None], at, axis=2).swapaxes(0, 1)
     between = low + np.clip(ranks - lower, 0.0, 1.0) * (high - low)
-    between[np.rint(np.abs(np.clip(ranks, 1, values) - ranks)) > 0] = np.nan
+    between[np.rint(np.abs(np.clip(ranks, 1, values - 1) - ranks)) > 0] = np.nan
     return {
         v: tuple(None if np.isnan(number) else _shown(number, about) for number in each)
         for v, each, about in zip(columns.tolist(), between.tolist(), marks, strict=True)

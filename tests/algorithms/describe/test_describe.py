@@ -23,6 +23,7 @@ from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreac
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, segments
+from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.site_view import SiteView
@@ -446,6 +447,35 @@ def test_quartiles_from_units_are_near_those_from_counts(unit):
             low, high = np.quantile(values, [share - 1.5 * unit / 1500, share + 1.5 * unit / 1500])
             grid = 0.05 * exact[name].deviation if name == "age" else 0.12 * abs(one)
             assert low - grid <= other <= high + grid
+
+
+def test_no_quantile_is_near_the_largest_or_smallest_value():
+    """Nobody learns where a value lies beyond which there are fewer than a unit less one."""
+    rng = np.random.default_rng(4)
+    for n in (66, 77, 220):
+        rows = pd.DataFrame({"x": np.sort(rng.normal(size=n)), "y": rng.normal(size=n)})
+        data = {f"s{k}": rows[k::3] for k in range(3)}
+        federation = Federation.simulate(data, schema=infer_schema(rows), device="cpu")
+        sites = [
+            SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites
+        ]
+        _, asked = drive(Describe().ask(Facts(2, 3)), sites)
+        for one in asked:
+            if isinstance(one, RoundedTotals) and one.question.marks:
+                units = one.unit_array().ravel() + 1
+                assert units.min() >= 1
+                assert 11 * units.max() <= n - 11
+        quantiles = drive(Describe().ask(Facts(2, 3)), sites)[0].summaries.columns[0].quantiles
+        assert (quantiles[-1] is None) == (n < 220)
+        assert None not in quantiles[1:4]
+
+
+def test_rounds_and_comparisons_stay_few():
+    exact, rounded = (described(CLINICS, least=least) for least in (0, 11))
+    assert len(exact.rounds) == 6
+    assert len(rounded.rounds) <= 11
+    compared = [report["values"] for report in rounded.to_dict()["round_reports"]]
+    assert sum(compared[-3:]) == 300 * 3  # for quantiles of three columns of numbers
 
 
 # the arithmetic
