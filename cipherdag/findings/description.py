@@ -10,60 +10,75 @@ import msgspec
 
 from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned, shortened
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.numerals import shown, shown_among
+from cipherdag.pages.numerals import ranged, shown, shown_among
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-CUT_DETAIL = "rows_left_out"
-"""Where the details say whether some site leaves out rows that miss a value."""
 
 
 class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One column over the rows of all sites that tell of it.
+    """One column over the rows of all sites, with counts that are exact or in whole units.
 
     Attributes:
         categories: Number of categories; 0 of a column of numbers.
-        n_rows: Number of these rows with a value; None where too few sites have enough of them.
-        missing: The other rows: those that miss the value, and with ``at_most`` more, which sites
-            leave out to keep small counts to themselves.
-        at_most: Whether some site does.
-        beyond: Whether a site tells nothing, because it has a number far too large to be added.
+        n_rows: Least number of rows with a value; None where too few sites have enough of them.
+        missing: About how many other rows there are: one less than a unit fewer, or as many more.
+        rounded_to: In how large units counts are known; 1 if they are exact.
+        beyond: Whether a site adds nothing, because it has a number far too large to be added.
         drawn: Whether some site draws in numbers so far off that few of its rows, fewer than it may
             tell of, would make up most of the spread.
+        far: Whether few numbers of some site lie far beyond all others.
         mean: Of the numbers; None of categories, or where not told.
         deviation: Standard deviation, with n - 1 in the denominator; likewise, or of one value.
         quantiles: At `QUANTILES`, between two marks on a straight line; None beyond the marks.
-        counts: Rows of every category, as far as sites tell it by itself.
-        merged: Rows of categories that sites tell together with others only.
+        counts: Least rows of every category; about, as ``missing``, of the first of two.
     """
 
     categories: int
     n_rows: int | None = msgspec.field(default=None, name="told")
     missing: int | None = None
-    at_most: bool = False
+    rounded_to: int = 1
     beyond: bool = False
     drawn: bool = False
+    far: bool = False
     mean: float | None = None
     deviation: float | None = None
     quantiles: tuple[float | None, ...] = ()
     counts: tuple[int, ...] = ()
-    merged: int = 0
+
+    @property
+    def values_between(self) -> tuple[int, int]:
+        """The least and the most rows with a value."""
+        least = self.n_rows or 0
+        return least, least + self.rounded_to - 1
+
+    @property
+    def missing_between(self) -> tuple[int, int]:
+        """The least and the most rows without one."""
+        return self._about(self.missing or 0)
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The least and the most rows of every category."""
+        more = self.rounded_to - 1
+        ranges = [(rows, min(rows + more, self.values_between[1])) for rows in self.counts]
+        if len(ranges) == 2:  # noqa: PLR2004
+            ranges[0] = self._about(self.counts[0])
+        return tuple(ranges)
 
     @property
     def shares(self) -> tuple[tuple[float, float], ...]:
-        """The smallest and the largest share of every category that the counts allow.
+        """The smallest and the largest share of every category that the counts allow."""
+        fewest, most = (max(count, 1) for count in self.values_between)
+        return tuple((low / most, min(high / fewest, 1.0)) for low, high in self.ranges)
 
-        Where values are left out, nobody knows of which category they are, nor how many they are
-        of the rows that seem to miss one.
-        """
-        hidden = self.missing or 0 if self.at_most else 0
-        total = max(sum(self.counts) + self.merged + hidden, 1)
-        return tuple((rows / total, (rows + self.merged + hidden) / total) for rows in self.counts)
+    def _about(self, rows: int) -> tuple[int, int]:
+        return max(rows - self.rounded_to + 1, 0), rows + self.rounded_to - 1
 
     @property
     def constant(self) -> bool:
         """True if all rows have one value."""
         if self.categories:
-            return self.merged == 0 and sum(rows > 0 for rows in self.counts) == 1
+            return sum(most > 0 for _, most in self.ranges) == 1
         return self.deviation == 0.0
 
     @property
@@ -71,9 +86,7 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
         """The column in one line of a terminal."""
         if self.n_rows is None:
             return "withheld"
-        missing = f"{self.missing:,} missing"
-        if self.at_most:
-            missing = f"at most {missing} or left out"
+        missing = f"{ranged(*self.missing_between)} missing"
         if self.categories:
             return f"{self.categories} categories, {missing}"
         deviation = self.deviation or 0.0
@@ -83,7 +96,8 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
             for number in (self.mean, *self.quantiles[1:4])
         )
         quartiles = f"{low} | {middle} | {high}"
-        return f"mean {mean}, sd {spread}, quartiles about {quartiles}, {missing}"
+        drawn = " with values drawn in" * self.drawn
+        return f"mean {mean}, sd {spread}{drawn}, quartiles about {quartiles}, {missing}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +114,7 @@ class Description(Finding):
 
     rows: int
     columns: Mapping[str, ColumnSummary]
+    rounded_to: int = 1
 
     @property
     def decisions(self) -> bytes:
@@ -107,12 +122,12 @@ class Description(Finding):
 
     @property
     def headline(self) -> str:
-        return f"{self.rows} rows"
+        return f"{ranged(self.rows, self.rows + self.rounded_to - 1)} rows"
 
     def lines(self, n_sites: int) -> list[str]:
-        lines = ["", f"{self.rows:,} rows of {n_sites} sites together:"]
+        lines = ["", f"{self.headline} of {n_sites} sites together:"]
         lines += aligned([(name, column.line) for name, column in self.columns.items()])
-        shares = [f"{row[0]} {row[1]}: {_share(*row[3:])}" for row in self.cells("categories")]
+        shares = [f"{row[0]} {row[1]}: {_share(*row[4:])}" for row in self.cells("categories")]
         return [*lines, *(["", "Shares of categories:", *shortened(shares)] if shares else [])]
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
@@ -124,9 +139,8 @@ class Description(Finding):
             (
                 name,
                 "categories" if column.categories else "numbers",
-                column.n_rows,
-                column.missing,
-                column.at_most,
+                *((None,) * 4 if column.n_rows is None else column.values_between),
+                *(() if column.n_rows is None else column.missing_between),
                 column.mean,
                 column.deviation,
                 *(column.quantiles or (None,) * len(QUANTILES)),
@@ -136,7 +150,7 @@ class Description(Finding):
 
     def _category_rows(self) -> Cells:
         return [
-            (name, self.dictionary.category(name, code), column.counts[code], least, most)
+            (name, self.dictionary.category(name, code), *column.ranges[code], least, most)
             for name, column in self.columns.items()
             if column.n_rows is not None
             for code, (least, most) in enumerate(column.shares)
@@ -150,8 +164,9 @@ class Description(Finding):
                 Column("column", str, "The column of the data."),
                 Column("kind", str, "`numbers` or `categories`."),
                 Column("values", float, "The rows with a value; NaN where too few sites have any."),
+                Column("values_at_most", float, "The most of them that there can be."),
                 Column("missing", float, "The other rows."),
-                Column("at_most", bool, "Whether some of these may have a value that is left out."),
+                Column("missing_at_most", float, "The most of them that there can be."),
                 Column("mean", float, "The mean of numbers."),
                 Column("sd", float, "Their standard deviation, with n - 1 in the denominator."),
                 *(
@@ -164,12 +179,12 @@ class Description(Finding):
         Table(
             name="categories",
             doc="One row per category; its share of the values of all rows lies between the two "
-            "shares, which differ where some site tells of categories together only, or leaves "
-            "out values of the column.",
+            "shares, which differ where some site restricts small counts.",
             columns=(
                 Column("column", str, "The column of the data."),
                 Column("category", str, "The category."),
-                Column("rows", int, "The rows that sites tell of it by itself."),
+                Column("rows", int, "The least rows of it."),
+                Column("rows_at_most", int, "The most rows of it."),
                 Column("share", float, "The least share that the counts allow."),
                 Column("share_at_most", float, "The largest share that they allow."),
             ),

@@ -1,17 +1,19 @@
 """Questions that describe columns one by one: sums, and counts up to public marks.
 
 Leaks:
-    A site that restricts small counts leaves out no row or value, or at least ``min_cell_size`` of
-    them. The rows of two questions differ by none or by as many, too
+    Where some site restricts small counts, of its counts their totals are opened, in whole units.
+    Sums are of as many values as differ by whole steps from a number of rows that is opened anyway
     (`sites.compute.descriptions.described`).
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.disclosure import Quantity, of_any, sums
+from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
 from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.pooled_data import (
     OnScales,
@@ -48,11 +50,12 @@ class _Described(OnScales, Question, frozen=True):
 class ColumnSums(_Described, frozen=True, tag="column-sums"):
     """Asks for the number of values of each column, and the sum and squares of its numbers.
 
-    The answer has the rows that the site describes, then the sums of continuous columns and their
-    sums of squares, in common units from common origins. A comparison says whether the site leaves
-    out rows. Three more per column say whether it leaves out values, has a number beyond
-    `LARGEST_DEVIATION` units (then it tells nothing of the column), and winsorises values that
-    too few rows would dominate. Last comes the number of values of each column.
+    The answer has the number of rows, then the sums of continuous columns and their sums of
+    squares, in common units from common origins. Three comparisons per column say whether the site
+    has a number beyond `LARGEST_DEVIATION` units (then it tells nothing of the column), winsorises
+    values that too few rows would dominate, and has few values far beyond all others. Last comes
+    the number of values of each column. A site that restricts small counts answers for rows and
+    values that it leaves out, or counts twice, some of, so that their number tells of no few.
     """
 
     discloses = (
@@ -73,56 +76,104 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
             Encoding(1, float(self.max_rows), sums(Quantity.ROWS)),
             moment_encoding(numbers, self.max_rows, sums(Quantity.SUMS)),
             moment_encoding(numbers, self.max_rows, sums(Quantity.SUMS), signed=False),
-            Encoding(1 + 3 * p, 1.0, of_any(Quantity.LEFT_OUT), comparison=True),
+            Encoding(3 * p, 1.0, of_any(Quantity.LEFT_OUT), comparison=True),
             Encoding(p, float(self.max_rows), sums(Quantity.VALUES)),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
         numbers = parts[np.array(self.categories) == 0]
-        always = np.ones(1 + 3 * len(parts), dtype=bool)
-        return np.concatenate([always[:1], numbers, numbers, always, parts])
+        always = np.ones(3 * len(parts), dtype=bool)
+        return np.concatenate([[True], numbers, numbers, always, parts])
 
 
 class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     """Asks for the frequency of each category, and how many numbers lie up to each mark.
 
     The answer has, variable by variable, the counts of its categories, or of its numbers up to each
-    mark; and whether the site answers for each column. Rows are those of `ColumnSums` on the same
-    scales. A site that restricts small counts reports a rare category only together with others,
-    as the remainder of the values. It also moves values past a mark, so that none or enough of
-    them lie between any two marks.
+    mark; and whether the site answers for each column. A site that restricts small counts answers
+    no sums of them, but `RoundedTotals`: of its rows, of the values of each column, and of these
+    counts, without the first of two categories. Were that one rounded, too, the values that a site
+    knows to be those of both would tell how.
 
     Attributes:
-        marks: Packed 64-bit floats, ascending, equally many for every continuous column.
+        marks: Packed 64-bit floats, equally many for every continuous column that is counted.
+        omitted: Positions of columns that are not counted, ascending.
     """
 
     discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
+    rounded: ClassVar[tuple[Disclosure, ...]] = in_units(
+        Quantity.ROWS, Quantity.VALUES, Quantity.COUNTS
+    )
     countable = True
 
     marks: bytes
+    omitted: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        continuous = self.categories.count(0)
+        if [*self.omitted] != sorted({*self.omitted} & {*range(len(self.categories))}):
+            raise ValueError("columns that are not counted must ascend, and be some of the columns")
+        continuous = self._n_marked
         if len(self.marks) % (8 * max(continuous, 1)) or (self.marks and not continuous):
             raise ValueError("continuous columns must have equally many marks")
         marks = self.mark_array()
-        if not np.isfinite(marks).all() or (np.diff(marks, axis=1) < 0.0).any():
-            raise ValueError("the marks of a column must be finite and ascend")
-        if continuous and not 1 <= marks.shape[1] <= MOST_MARKS:
-            raise ValueError(f"a continuous column has 1 to {MOST_MARKS} marks")
-        check_cells(self.widths().astype(np.float64))
+        if not np.isfinite(marks).all():
+            raise ValueError("the marks of a column must be finite")
+        if marks.shape[1] > MOST_MARKS:
+            raise ValueError(f"a continuous column has at most {MOST_MARKS} marks")
+        check_cells(np.maximum(self.widths(), 1).astype(np.float64))
+
+    @property
+    def _n_marked(self) -> int:
+        return sum(not self.categories[v] for v in self.counted.tolist())
+
+    @property
+    def counted(self) -> IndexArray:
+        """Positions of the columns that are counted, ascending."""
+        return np.setdiff1d(np.arange(len(self.categories)), self.omitted)
 
     def mark_array(self) -> FloatVector:
-        """The marks of every continuous column, shape (c, M)."""
+        """The marks of every continuous column that is counted, shape (c, M)."""
         packed = np.frombuffer(self.marks, dtype="<f8").astype(np.float64)
-        continuous = self.categories.count(0)
+        continuous = self._n_marked
         return packed.reshape(continuous, len(packed) // continuous if continuous else 0)
 
     def widths(self) -> IndexArray:
         """How many counts every variable has, shape (p,)."""
-        categories = np.array(self.categories, dtype=np.int64)
-        return np.where(categories == 0, self.mark_array().shape[1], categories)
+        sides, widths = np.array(self.categories), np.zeros(len(self.categories), dtype=np.int64)
+        counted = self.counted
+        widths[counted] = np.where(sides == 0, self.mark_array().shape[1], sides)[counted]
+        return widths
+
+    def in_units(self) -> BoolVector:
+        """Which of the counts are rounded, shape (sum of widths,)."""
+        widths = self.widths()
+        pairs = (np.array(self.categories) == 2) & (widths > 0)  # noqa: PLR2004
+        asked = np.ones(widths.sum(), dtype=bool)
+        asked[(np.cumsum(widths) - widths)[pairs]] = False
+        return asked
+
+    @property
+    def n_counts(self) -> int:
+        """How many counts are rounded: of rows, of each column's values, then `in_units`."""
+        return 1 + len(self.counted) + int(self.in_units().sum())
+
+    def of_units(self, floors: IndexArray) -> tuple[int, IndexArray, list[IndexArray]]:
+        """Units of rows, of values of every column, shape (p,), and of its counts.
+
+        Of two categories the first has those that are left of the values.
+        """
+        asked, counted = self.in_units(), self.counted
+        values, counts = (
+            np.zeros((len(self.categories),), np.int64),
+            np.zeros(asked.shape, np.int64),
+        )
+        values[counted], counts[asked] = np.split(floors[1:], [len(counted)])
+        parts = np.split(counts, np.cumsum(self.widths())[:-1])
+        for part, sides, total in zip(parts, self.categories, values.tolist(), strict=True):
+            if sides == 2:  # noqa: PLR2004
+                part[:1] = total - part[1:]
+        return int(floors[0]), values, parts
 
     @property
     def label(self) -> str:

@@ -72,7 +72,7 @@ class Quantity(StrEnum):
     VALUES = "values that each column has"
     SUMS = "sums and squares of numbers"
     COUNTS = "counts of categories, and of numbers up to public marks"
-    LEFT_OUT = "whether any site leaves out, or draws in, rows or values"
+    LEFT_OUT = "whether any site has values far from its others, and leaves out or draws in such"
     EVENTS = "where no site restricts small counts, events and rows at risk in each bin of time"
     CELL_SIZE = "its min_cell_size"
     GROUP_COUNTS = "rows of groups, and events and other ends up to each edge"

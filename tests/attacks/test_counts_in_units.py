@@ -1,7 +1,8 @@
 """What a site can follow about the others from counts of all sites in whole units.
 
 It knows its own rows, and how many rows all sites have. A linear program over all that curves by
-three groupings of the same rows open bounds every count of the others.
+three groupings and a description of the same rows open bounds every count of the others. Where rows
+miss values, so does another one over the description: how many rows are complete is opened.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from driving import drive
 from followed_patients import EDGES, ward, wards
 from scipy.optimize import linprog
 
-from cipherdag import Federation, Policy, Survival
+from cipherdag import Describe, Federation, Policy, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.estimation.rounded_totals import RoundedTotals
@@ -67,6 +68,10 @@ def constraints(counts, n_rows):
             bound(index[group].ravel(), units * UNIT - less, (units + 1) * UNIT - 1 - less)
         exact = n_rows - own.sum()  # how many rows all sites have is told exactly
         bound(index.ravel(), exact, exact)
+        # a description of times and ends; it tells of the former a part of this
+        for place in [*((..., slice(end)) for end in range(1, own.shape[2])), (slice(None), 1)]:
+            units, less = total[place].sum() // UNIT, own[place].sum()
+            bound(index[place].ravel(), units * UNIT - less, (units + 1) * UNIT - 1 - less)
     matrix = np.array(rows)
     # the same rows in every grouping: of each end in each bin there are as many
     first = np.arange(sizes[0]).reshape(counts[0][1].shape).sum(axis=0)
@@ -100,21 +105,26 @@ def values_left(counts, n_rows, rng, most):
     for places, count in chosen:
         aim = np.zeros(matrix.shape[1])
         aim[places] = 1.0
-        ends = [
-            linprog(
-                sign * aim,
-                A_ub=np.vstack([matrix, -matrix]),
-                b_ub=np.concatenate([high, -low]),
-                A_eq=same,
-                b_eq=np.zeros(len(same)),
-            ).fun
-            * sign
-            for sign in (1.0, -1.0)
-        ]
-        least, largest = np.ceil(ends[0] - 1e-6), np.floor(ends[1] + 1e-6)
-        assert least <= count <= largest
-        left.append(largest - least + 1)
+        left.append(fitting(aim, count, matrix, low, high, same))
     return left
+
+
+def fitting(aim, count, matrix, low, high, same=None):
+    """How many values of a count, which is among them, fit what is known."""
+    equal = {} if same is None else {"A_eq": same, "b_eq": np.zeros(len(same))}
+    ends = [
+        linprog(
+            sign * aim,
+            A_ub=np.vstack([matrix, -matrix]),
+            b_ub=np.concatenate([high, -low]),
+            **equal,
+        ).fun
+        * sign
+        for sign in (1.0, -1.0)
+    ]
+    least, largest = np.ceil(ends[0] - 1e-6), np.floor(ends[1] + 1e-6)
+    assert least <= count <= largest
+    return largest - least + 1
 
 
 def test_a_site_is_left_three_values_of_small_counts():
@@ -122,6 +132,85 @@ def test_a_site_is_left_three_values_of_small_counts():
     for _ in range(25):
         left += values_left(*study(rng), rng, most=12)
     assert len(left) > 250
+    assert np.mean(np.array(left) < 3) <= 0.02
+    assert np.median(left) >= UNIT - 1
+
+
+def incomplete(rng):
+    """Rows by category of two columns, or none, of the site and of each of the others."""
+    n, sites = int(rng.integers(100, 900)), int(rng.integers(2, 6))
+    first, second = 2, int(rng.integers(2, 6))
+    site = rng.choice(sites, n, p=rng.dirichlet(np.full(sites, 4.0)))
+    codes = []
+    for sides in (first, second):
+        code = rng.choice(sides, n, p=rng.dirichlet(np.full(sides, 0.5)))
+        codes.append(np.where(rng.random(n) < rng.choice([0.0, 0.01, 0.05, 0.3]), sides, code))
+    rows = np.zeros((sites, first + 1, second + 1), dtype=int)
+    np.add.at(rows, (site, *codes), 1)
+    return rows
+
+
+def described(rows, numbers):
+    """What a description tells a site of the others: rows of ``low <= A x <= high``.
+
+    With ``numbers`` columns are of numbers alone, with a mark after each category: the number of
+    all rows is opened, else that of complete ones. Of which values the sums are is known, as if the
+    others were one site, or no more than their sum.
+    """
+    own, others, total = rows[0], rows[1:], rows.sum(axis=0)
+    matrix, low, high = [], [], []
+
+    def bound(places, least, most):
+        row = np.zeros(own.shape)
+        row[places] = 1.0
+        matrix.append(row.ravel())
+        low.append(least)
+        high.append(most)
+
+    def rounded(places):
+        units, less = total[places].sum() // UNIT, own[places].sum()
+        bound(places, units * UNIT - less, (units + 1) * UNIT - 1 - less)
+
+    everything, filled = (slice(None), slice(None)), (slice(-1), slice(-1))
+    public = everything if numbers else filled
+    exact = others.sum(axis=0)[public].sum()
+    bound(public, exact, exact)
+    rounded(everything)
+    for column, sides in enumerate(own.shape):
+        present = (slice(-1), slice(None)) if column == 0 else (slice(None), slice(-1))
+        rounded(present)
+        for code in range(int(sides == 3 and not numbers), sides - 1):
+            which = slice(code + 1) if numbers else code
+            rounded((which, slice(None)) if column == 0 else (slice(None), which))
+        missing = (-1, slice(None)) if column == 0 else (slice(None), -1)
+        if not total[missing].any():
+            bound(missing, 0, 0)
+        apart = [each[present].sum() - each[public].sum() for each in others]
+        steps = sum(int(abs(each) // (2 * UNIT)) for each in apart) * 2 * UNIT
+        most = steps + (2 * UNIT - 1) * len(others)
+        signed = (-most, -steps) if numbers else (steps, most)
+        bound(present, exact + signed[0], exact + signed[1])
+    return np.array(matrix), np.array(low), np.array(high)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_description_leaves_three_values_of_small_counts(numbers):
+    rng, left = np.random.default_rng(60), []
+    for _ in range(80):
+        rows = incomplete(rng)
+        others, program = rows[1:].sum(axis=0), described(rows, numbers)
+        for column in range(2):
+            for code in range(others.shape[column]):
+                place = (code, slice(None)) if column == 0 else (slice(None), code)
+                if 0 < (count := others[place].sum()) < UNIT:
+                    aim = np.zeros(others.shape)
+                    aim[place] = 1.0
+                    left.append(fitting(aim.ravel(), count, *program))
+        if 0 < (count := others.sum() - others[:-1, :-1].sum()) < UNIT:
+            aim = np.ones(others.shape)
+            aim[:-1, :-1] = 0.0
+            left.append(fitting(aim.ravel(), count, *program))
+    assert len(left) > 80
     assert np.mean(np.array(left) < 3) <= 0.02
     assert np.median(left) >= UNIT - 1
 
@@ -196,6 +285,28 @@ def test_invented_rows_move_floors_and_show_nothing_else():
     for before, after in zip(plain.counts, lied.counts, strict=True):
         for one, other in ((before.events, after.events), (before.ends, after.ends)):
             assert set((other - one).tolist()) <= {0, 1}
+
+
+def test_invented_rows_move_a_description_by_a_unit():
+    *honest, site = views(wards(), UNIT)
+    plain, lied = (
+        drive(Describe().ask(facts(3)), [*honest, Liar(site, np.full(2048, more))])[0].summaries
+        for more in (0, 7)
+    )
+    assert lied.rows - plain.rows in (0, UNIT)
+    for before, after in zip(plain.columns, lied.columns, strict=True):
+        assert after.n_rows - before.n_rows in (0, UNIT)
+        changes = np.subtract(after.counts, before.counts)
+        assert np.isin(changes, (-UNIT, 0, UNIT)).all()
+        assert (before.mean, before.deviation) == (after.mean, after.deviation)
+
+
+def test_invented_counts_of_categories_end_a_description():
+    *honest, site = views(wards(), UNIT)
+    added = np.zeros(2048, dtype=np.int64)
+    added[5] = 5000  # more rows of a category than all sites have
+    with pytest.raises(AggregateRangeError, match="more values than rows"):
+        drive(Describe().ask(facts(3)), [*honest, Liar(site, added)])
 
 
 def test_invented_counts_that_cannot_be_end_the_run():

@@ -50,8 +50,8 @@ SIGNED = {
     ("EffectSums", ""): {0},
     ("LocalBeliefs", "code"): {0},
 }
-LEAST = {"followed": 0, "counted": 0}
-"""Smallest count of a federation where it is not 5: some questions need all counts."""
+LEAST = {"followed": 0, "still": 0, "counted": 0}
+"""Smallest count of a federation where it is not 5: exact counts need sites that restrict none."""
 ONLY_COVERED = {"RaoSums"}
 """Of which nothing is asked but inside another question."""
 SHORT = {

@@ -39,20 +39,20 @@ def test_every_number_of_the_page_is_the_result_s(result):
         expected = [getattr(column, own) for column in result.finding.columns.values()]
         assert shown == [[] if value is None else [str(value)] for value in expected]
     shares = page.column("category-table", "Share", values=True)
-    assert shares == [[str(share)] for _, _, _, share, _ in result.finding.cells("categories")]
+    assert shares == [[str(share)] for *_, share, _ in result.finding.cells("categories")]
     assert "cause" not in page.texts["main"]
     assert "truth" not in page.texts["main"].lower()
 
 
 def test_the_terminal_has_every_column_and_what_is_odd(result):
     text = "\n".join(result.lines())
-    assert "1,500 rows of 3 sites together:" in text
+    assert "1,496 to 1,506 rows of 3 sites together:" in text
     for name, own in result.finding.columns.items():
         assert name in text
         if own.mean is not None:
             assert f"mean {own.mean:.4g}, sd {own.deviation:.4g}" in text
     assert "To look at before a graph is learnt:" in text
-    assert "rows are of categories that few rows of a site have" in text
+    assert "1 of its 4 categories have less than 1% of the rows" in text
 
 
 def test_where_only_sites_know_the_names_categories_have_numbers(result):

@@ -180,6 +180,7 @@ CLOSED = [
     "fedboss verdicts",
     "fedboss of any columns verdicts",
     "survival verdicts",
+    "describe verdicts",
 ]
 
 
@@ -191,12 +192,21 @@ def followed_closely():
 
 
 @cache
+def described_closely():
+    """The same sites, whose categories and marks are counted by comparisons alone."""
+    return Restricted(algorithm=Describe(), data=followed_closely().data)
+
+
+COUNTED = {"survival verdicts": followed_closely, "describe verdicts": described_closely}
+
+
+@cache
 def replayed(name):
     """A trial of an algorithm, also with another search, or of FedPC with a kind of evidence."""
     if name in ALGORITHMS:
         return trial(name)
-    if name == "survival verdicts":
-        return followed_closely()
+    if name in COUNTED:
+        return COUNTED[name]()
     if name == "fedfci rfci":
         return Often(algorithm=FedFCI(search="rfci"), data=clinics(8))
     if name.startswith("fedcmfs "):

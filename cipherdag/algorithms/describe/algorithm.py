@@ -14,7 +14,8 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.describe.data_quality import remarks
-from cipherdag.algorithms.describe.summaries import Spreads, summaries_of
+from cipherdag.algorithms.describe.rounded_counts import rounded_summaries
+from cipherdag.algorithms.describe.summaries import Spreads, Summaries, exact_summaries
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.site_differences import (
     SiteDifference,
@@ -23,13 +24,14 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.parameters import row_bound
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
+from cipherdag.findings.description import Description
 from cipherdag.findings.doubts import DIFFERING, this_site_report
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels import TablePanel
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.estimation.rounded_totals import CellSizes
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
@@ -42,20 +44,18 @@ WHY = (
     "From the disclosed sums alone. They do not say which sites differ; `cipherdag site result` "
     "says at each site whether it does."
 )
-CUT = (
-    "Some site left out rows that miss a value in any column, because they are fewer than its "
-    "min_cell_size: neither the rows nor the missing values count them."
-)
 LIMITS = (
     (
         "Quantiles lie between public marks on a straight line. They are exact to the distance of "
-        "two marks, a quarter of a standard deviation near the mean. A site that restricts small "
-        "counts moves fewer than min_cell_size values past a mark."
+        "two marks, a quarter of a standard deviation near the mean. Where some site restricts "
+        "small counts, they are exact to a unit of rows and a seventh of that distance."
     ),
     (
         "Where a few values of a site, fewer than its min_cell_size, lie so far from the others "
-        "that they would make up most of the spread, it draws them in. Mean, standard deviation "
-        "and quantiles are then not those of the values in its file."
+        "that they would make up most of the spread, it draws them in. Mean and standard deviation "
+        "are then not those of the values in its file. Of a column with missing values, a site "
+        "that restricts small counts leaves out, or counts twice, fewer than two units of values "
+        "in these, evenly from the smallest to the largest."
     ),
     "Two columns are never looked at together, so nothing here says how they depend on each other.",
 )
@@ -66,13 +66,11 @@ class DescribeOutcome:
     """The summaries by position.
 
     Attributes:
-        spreads: Values, means and deviations.
-        columns: What is known of every column.
+        summaries: What is known of every column, in units of 1 where counts are exact.
         differences: How the sites compare in each.
     """
 
-    spreads: Spreads
-    columns: tuple[ColumnSummary, ...]
+    summaries: Summaries
     differences: tuple[SiteDifference, ...]
 
 
@@ -106,7 +104,9 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.
 
         Returns:
-            The outcome, after six rounds, or three where one site alone may answer.
+            The outcome, after six rounds, or three where one site alone may answer; where some
+            site restricts small counts, after about five more, of which three or so find counts,
+            and three quantiles.
 
         Raises:
             SiteUnreachableError: A site left.
@@ -132,18 +132,19 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             marks=np.ascontiguousarray(spreads.marks(), dtype="<f8").tobytes(),
             max_rows=self.max_rows,
         )
+        if kinds.restricted:
+            rounded = yield from rounded_summaries(spreads, counts, facts.present.n_sites)
+            return DescribeOutcome(rounded, differences)
         counted = yield from sum_with_threshold(counts, facts.min_contributors)
-        return DescribeOutcome(spreads, summaries_of(spreads, counts, counted), differences)
+        return DescribeOutcome(exact_summaries(spreads, counts, counted), differences)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:
         """Make the description of every column, by name."""
         return Description(
-            rows=outcome.spreads.rows,
-            columns=dict(zip(facts.names, outcome.columns, strict=True)),
-            details={
-                DIFFERING: details_of(outcome.differences, facts.names),
-                CUT_DETAIL: outcome.spreads.cut,
-            },
+            rows=outcome.summaries.rows,
+            columns=dict(zip(facts.names, outcome.summaries.columns, strict=True)),
+            rounded_to=outcome.summaries.unit,
+            details={DIFFERING: details_of(outcome.differences, facts.names)},
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
@@ -152,6 +153,8 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             Columns(n_variables=1).disclosures,
             ColumnSums.discloses,
             ValueCounts.discloses,
+            ValueCounts.rounded,
+            CellSizes.discloses,
             SiteDifferences.discloses,
         )
 
@@ -159,12 +162,10 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """Report the columns to look at before a graph is learnt."""
         said = remarks(conclusion)
         lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
-        cut = (CUT,) if conclusion.details[CUT_DETAIL] else ()
         shown = TablePanel(
             title=TITLE, note=WHY, columns=("Column", "Found"), rows=said or (("", "nothing odd"),)
         )
-        notes = (Note(f"{TITLE}:", (*lines, *cut)),)
-        report = Report(panels=(shown,), notes=notes, limits=(*cut, *LIMITS))
+        report = Report(panels=(shown,), notes=(Note(f"{TITLE}:", lines),), limits=LIMITS)
         return report + this_site_report(conclusion.details)
 
     def _sums(self, kinds: ColumnKinds) -> ColumnSums:

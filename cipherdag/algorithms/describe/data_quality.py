@@ -38,9 +38,9 @@ def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
             "a site has a number so large that its column cannot be added: a typing error, or "
             "another unit?"
         )
-    if summary.drawn:
+    if summary.far:
         yield (
-            "a few values of a site lie far from its others, and are drawn in to them: typing "
+            "a few values of a site lie ten times as far from its middle as all others: typing "
             "errors, or another unit?"
         )
     if summary.n_rows is None:
@@ -58,15 +58,10 @@ def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
 
 
 def _of_categories(summary: ColumnSummary) -> Iterator[str]:
-    if summary.merged == 0 and (never := sum(count == 0 for count in summary.counts)):
+    if never := sum(most == 0 for _, most in summary.ranges):
         yield f"{never} of its {summary.categories} categories never occur"
     if rare := sum(0.0 < most < RARE for _, most in summary.shares):
         yield f"{rare} of its {summary.categories} categories have less than {RARE:.0%} of the rows"
-    if summary.merged:
-        yield (
-            f"{summary.merged} rows are of categories that few rows of a site have, and are "
-            "counted together only"
-        )
 
 
 def _of_numbers(summary: ColumnSummary) -> Iterator[str]:

@@ -5,7 +5,7 @@ All of it is addition, division and square roots, which every machine rounds ali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -28,6 +28,7 @@ QUARTERS = 4
 MORE_DIGITS = 3
 """Digits that are tried at most until a rounded quantile lies between its two marks."""
 ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
+Quantiles = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +36,20 @@ class Spreads:
     """The values that `ColumnSums` opens, shapes (p,) and (c,) for continuous columns.
 
     Attributes:
-        rows: Rows of all sites that are described.
-        cut: Whether some site leaves out rows altogether.
-        values: Values of every column; 0 where they are withheld.
-        left_out: Whether some site leaves out values of it.
+        rows: Rows of all sites; about, where some site restricts small counts.
+        values: Values of every column that sums are of; 0 where they are withheld.
         beyond: Whether some site has a number that is too large.
         drawn: Whether some site draws in numbers that few of its rows would dominate.
+        far: Whether some site has few numbers far beyond all others.
         mean: Of continuous columns; 0 without values.
         deviation: Their standard deviation; NaN of fewer than two values.
     """
 
     rows: int
-    cut: bool
     values: IndexArray
-    left_out: BoolVector
     beyond: BoolVector
     drawn: BoolVector
+    far: BoolVector
     mean: FloatVector
     deviation: FloatVector
 
@@ -62,7 +61,7 @@ class Spreads:
             AggregateRangeError: A column has more values than there are rows, or less spread than
                 none.
         """
-        p, label = len(question.categories), question.label
+        label = question.label
         rows, first, second, flags, used = segments(question.encodings, sums)
         require_possible(label, "more values than rows", holds=(used <= rows[0]).all())
         n = np.maximum(used[np.array(question.categories) == 0], 1.0)
@@ -72,14 +71,13 @@ class Spreads:
         )
         deviation = np.sqrt(np.maximum(squares, 0.0) / np.maximum(n - 1.0, 1.0))
         deviation = np.where(deviation < LEAST_DEVIATION, 0.0, deviation)
-        units = question.unit_array()
+        units, (beyond, drawn, far) = question.unit_array(), flags.reshape(3, -1) > 0
         return cls(
             rows=int(rows[0]),
-            cut=bool(flags[0]),
             values=used.astype(np.int64),
-            left_out=flags[1 : 1 + p] > 0,
-            beyond=flags[1 + p : 1 + 2 * p] > 0,
-            drawn=flags[1 + 2 * p :] > 0,
+            beyond=beyond,
+            drawn=drawn,
+            far=far,
             mean=question.origin_array() + np.ldexp(first / n, units),
             deviation=np.where(n > 1.0, np.ldexp(deviation, units), np.nan),
         )
@@ -107,57 +105,83 @@ def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
     return np.sort(np.column_stack([steps, np.where(powers, powers, middle[:, None])]))
 
 
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """At least so many rows of all sites, in units of which all counts are, and the summaries."""
+
+    rows: int
+    unit: int
+    columns: tuple[ColumnSummary, ...]
+
+
 def summaries_of(
-    spreads: Spreads, question: ValueCounts, sums: FloatVector
-) -> tuple[ColumnSummary, ...]:
+    spreads: Spreads,
+    rows: int,
+    values: IndexArray,
+    counts: Sequence[IndexArray],
+    quantiles: Mapping[int, Quantiles],
+    unit: int = 1,
+) -> Summaries:
     """The summary of every column.
+
+    Args:
+        spreads: What sums are of, means and deviations.
+        rows: Units of rows.
+        values: Units of values of every column, shape (p,).
+        counts: Units of rows of every category, by column; of numbers none.
+        quantiles: Of numbers, by position.
+        unit: How many rows are one.
+    """
+    numbers, columns = iter(zip(spreads.mean, spreads.deviation, strict=True)), []
+    for v, held in enumerate(counts):
+        there = spreads.values[v] > 0
+        summary = ColumnSummary(
+            categories=len(held),
+            n_rows=int(values[v]) * unit if there else None,
+            missing=int(rows - values[v]) * unit if there else None,
+            rounded_to=unit,
+            beyond=bool(spreads.beyond[v]),
+            drawn=bool(spreads.drawn[v]),
+            far=bool(spreads.far[v]),
+            counts=tuple((held * unit).tolist()),
+        )
+        if not summary.categories:
+            mean, deviation = map(float, next(numbers))
+            if there:
+                least = (mean if deviation == 0.0 else None,) * len(QUANTILES)
+                summary = replace(
+                    summary,
+                    mean=mean,
+                    deviation=None if np.isnan(deviation) else deviation,
+                    quantiles=quantiles.get(v, least) if deviation else least,
+                )
+        columns.append(summary)
+    return Summaries(rows * unit, unit, tuple(columns))
+
+
+def exact_summaries(spreads: Spreads, question: ValueCounts, sums: FloatVector) -> Summaries:
+    """The summary of every column, where counts are exact.
 
     Raises:
         AggregateRangeError: The counts of a column contradict each other.
     """
-    counts, _ = segments(question.encodings, sums)
-    parts = np.split(counts, np.cumsum(question.widths())[:-1])
-    numbers = iter(zip(question.mark_array(), spreads.mean, spreads.deviation, strict=True))
-    summaries = []
-    for v, (counted, total) in enumerate(zip(parts, spreads.values.tolist(), strict=True)):
-        summary = _without_counts(spreads, v, question.categories[v])
-        if summary.categories:
+    counts = np.split(segments(question.encodings, sums)[0], np.cumsum(question.widths())[:-1])
+    marks, quantiles = iter(question.mark_array()), {}
+    for v, (counted, total) in enumerate(zip(counts, spreads.values.tolist(), strict=True)):
+        if question.categories[v]:
             require_possible(question.label, "too many", holds=counted.sum() <= total)
-            left = int(total - counted.sum())
-            summary = replace(summary, counts=tuple(counted.astype(int).tolist()), merged=left)
-            summaries.append(summary)
             continue
         up_to = np.concatenate([[0.0], counted, [total]])
         require_possible(question.label, "falling counts", holds=(np.diff(up_to) >= 0.0).all())
-        marks, mean, deviation = next(numbers)
-        if summary.n_rows:
-            summary = replace(
-                summary,
-                mean=float(mean),
-                deviation=None if np.isnan(deviation) else float(deviation),
-                quantiles=quantiles_of(marks, counted, total),
-            )
-        if summary.constant:
-            summary = replace(summary, quantiles=(summary.mean,) * len(QUANTILES))
-        summaries.append(summary)
-    return tuple(summaries)
-
-
-def _without_counts(spreads: Spreads, variable: int, categories: int) -> ColumnSummary:
-    values = int(spreads.values[variable])
-    return ColumnSummary(
-        categories=categories,
-        n_rows=values or None,
-        missing=spreads.rows - values if values else None,
-        at_most=bool(spreads.left_out[variable]),
-        beyond=bool(spreads.beyond[variable]),
-        drawn=bool(spreads.drawn[variable]),
-    )
+        quantiles[v] = quantiles_of(next(marks), counted, total)
+        counts[v] = counted[:0]
+    whole = [counted.astype(np.int64) for counted in counts]
+    return summaries_of(spreads, spreads.rows, spreads.values, whole, quantiles)
 
 
 def quantiles_of(
     marks: FloatVector, up_to: FloatVector, total: float, at: Sequence[float] = QUANTILES
-) -> tuple[float | None, ...]:
+) -> Quantiles:
     """Quantiles from counts up to marks, on straight lines between them; None beyond the marks.
 
     They are rounded to the power of ten below the distance of the two marks, and to 0 where these
@@ -181,11 +205,11 @@ def quantiles_of(
         else:
             part = (share * total - up_to[above - 1]) / (up_to[above] - up_to[above - 1])
             low, high = float(marks[above - 1]), float(marks[above])
-            quantiles.append(_rounded(low + float(part) * (high - low), low, high))
+            quantiles.append(rounded_between(low + float(part) * (high - low), low, high))
     return tuple(quantiles)
 
 
-def _rounded(value: float, low: float, high: float) -> float:
+def rounded_between(value: float, low: float, high: float) -> float:
     """A value between two marks, to as many decimal places as their distance allows."""
     if not high > low:
         return value

@@ -30,7 +30,7 @@ from cipherdag.errors import DataError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.disclosure import Disclosure, joined
-from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals
+from cipherdag.questions.estimation.rounded_totals import CellSizes
 from cipherdag.questions.estimation.survival import (
     MOST_BINS,
     MOST_COLUMNS,
@@ -197,7 +197,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         model = HazardSteps.discloses if self.site_effect else HazardSums.discloses
         return joined(
             Columns(n_variables=1).disclosures,
-            *(kind.discloses for kind in (SurvivalCounts, CellSizes, RoundedTotals, LogRankSums)),
+            *(kind.discloses for kind in (SurvivalCounts, CellSizes, LogRankSums)),
+            SurvivalCounts.rounded,
             model if self.adjust else (),
         )
 

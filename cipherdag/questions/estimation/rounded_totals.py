@@ -19,7 +19,8 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
 from cipherdag.questions.comparison import fewest_parts, secure_max
-from cipherdag.questions.disclosure import Quantity, in_units, of_one
+from cipherdag.questions.descriptions import ValueCounts
+from cipherdag.questions.disclosure import Disclosure, Quantity, of_one
 from cipherdag.questions.encodings import Encoding, pack_integers, unpack_integers
 from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.questions.question import Question
@@ -73,10 +74,10 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
         first: Which of the counts is the first that is asked about.
     """
 
-    discloses = in_units(Quantity.GROUP_COUNTS)
+    discloses = (*SurvivalCounts.rounded, *ValueCounts.rounded)
     resamplable = False
 
-    question: SurvivalCounts
+    question: SurvivalCounts | ValueCounts
     unit: int
     units: bytes
     comparisons: int
@@ -96,6 +97,10 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
     @property
     def label(self) -> str:
         return f"{self.question.label}, in units of {self.unit}"
+
+    @property
+    def _bits(self) -> tuple[Disclosure, ...]:
+        return self.question.rounded
 
     @property
     def max_rows(self) -> int:
@@ -138,7 +143,7 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
 
 
 def rounded_totals(
-    question: SurvivalCounts, unit: int, most: int
+    question: SurvivalCounts | ValueCounts, unit: int, most: int
 ) -> Generator[Question, FloatVector, IndexArray]:
     """How many whole units the total of every count has, shape (counts,).
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.questions.disclosure import Quantity, of_any, sums
+from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
 from cipherdag.questions.encodings import Encoding, finest_grid, moment_encoding
 from cipherdag.questions.pooled_data import OnScales, check_categories
 from cipherdag.questions.question import Question
@@ -139,6 +139,7 @@ class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-
         *of_any(Quantity.NEGATIVE),
         *sums(Quantity.EVENTS, Quantity.LOG_RANK, Quantity.SITES),
     )
+    rounded: ClassVar[tuple[Disclosure, ...]] = in_units(Quantity.GROUP_COUNTS)
     countable = True
 
     edges: bytes

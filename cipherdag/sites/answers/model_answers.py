@@ -6,6 +6,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.descriptions import ValueCounts
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals
@@ -138,5 +139,8 @@ def rounded_counts(question: RoundedTotals, view: SiteView) -> IndexArray:
     if question.unit < view.min_cell_size:
         raise PolicyRefusedError("counts in smaller units than the site's min_cell_size")
     view.spend(1)
-    check_study(question.question, view.categories, view.column)
-    return question.words(counts_up_to(question.question, view.column))
+    counted = question.question
+    if isinstance(counted, ValueCounts):
+        return question.words(view.described.totals(counted))
+    check_study(counted, view.categories, view.column)
+    return question.words(counts_up_to(counted, view.column))

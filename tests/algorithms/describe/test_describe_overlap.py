@@ -17,7 +17,10 @@ def test_every_column_is_described_by_the_rows_that_have_it(policy):
     rows = pd.concat(frames)
     for v, name in enumerate(NAMES):
         own = rows[name].dropna()
-        assert found[name].n_rows == len(own)
+        least, most = found[name].values_between
+        assert least <= len(own) <= most
+        assert policy.min_cell_size > 1 or least == most
         if v % 2:
-            assert found[name].mean == pytest.approx(own.mean(), abs=1e-6)
-    assert found["v00"].n_rows < found["v01"].n_rows == len(rows)
+            slack = 0.05 * own.std() if policy.min_cell_size > 1 else 1e-6
+            assert found[name].mean == pytest.approx(own.mean(), abs=slack)
+    assert found["v00"].n_rows < found["v01"].n_rows <= len(rows)

@@ -1,42 +1,48 @@
-"""Descriptive statistics of a site under the threshold rule: disclosed rows and counts.
+"""Descriptive statistics of a site: counts for comparisons, and sums that tell of no few rows.
 
-A nonzero number of rows below ``min_cell_size`` must not follow from what is disclosed, nor by
-subtraction: of a column's disclosed rows from all that are described, of these from the rows
-without any missing value, which contingency tables are of, or of two counts from one another.
-Of two columns it may follow: each is disclosed by itself. Numbers that fewer than ``min_cell_size``
-rows would dominate, by squared distances from the median, are winsorised before they are added or
-counted.
+Where the site restricts small counts, its counts enter secure comparisons alone, and are exact
+there. How many values its sums are of would be an exact count: with a number of rows that is opened
+anyway, it would tell how many miss a value. So the sums are of as many values as that number, or
+by whole steps of two ``min_cell_size`` more or fewer: some values are left out, or count twice,
+evenly from the smallest to the largest. Numbers that fewer than ``min_cell_size`` rows would
+dominate, by squared distances from the median, are winsorised before they are added.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import LARGEST_DEVIATION
-from cipherdag.sites.compute.descriptions.location_scale_hints import winsorise
+from cipherdag.sites.compute.descriptions.location_scale_hints import far_off, winsorise
 from cipherdag.sites.compute.rows import Rows
+
+STEP = 2
+"""``min_cell_size`` in one step: no step ends where a count is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """The disclosed numbers of a column, as they are and from the common origin in common units.
+    """The numbers of a column that are added, as they are and from the common origin in units.
 
-    There are none where one is ``beyond``; where ``drawn``, some were winsorised.
+    There are none where one is ``beyond``; where ``drawn``, some were winsorised, and where
+    ``far``, few lie far beyond all others.
     """
 
     values: FloatVector
     scaled: FloatVector
     beyond: bool
     drawn: bool
+    far: bool
 
 
 class DescribedColumns:
-    """One site's columns, each with the rows that the threshold rule discloses.
+    """One site's columns, with their counts and the values that are added.
 
     Args:
         rows: All rows of the site.
@@ -46,131 +52,105 @@ class DescribedColumns:
     def __init__(self, rows: Rows, *, min_cell_size: int) -> None:
         self._categories = np.array(rows.categories, dtype=np.int64)
         self._min_cell_size = min_cell_size
-        self._disclosed: dict[int, BoolVector] = {}
-        complete = rows.complete(rows.filled)
-        # tables of other questions are of complete rows where small counts are restricted
-        other_tables = rows.codes is not None and min_cell_size > 1 and bool(complete.any())
-        self._whole = not (other_tables and _few(int((~complete).sum()), min_cell_size))
-        if not self._whole:
-            rows, complete = rows.take(complete), complete[complete]
-        self._rows, self._complete = rows, complete if other_tables else None
-
-    @property
-    def rows(self) -> int:
-        """The number of rows that are described."""
-        return len(self._rows)
+        self._rows = rows
+        # sums of other questions are of complete rows, or of all where there are numbers alone
+        public = len(rows) if rows.codes is None else int(rows.complete(rows.filled).sum())
+        self._public = public if public >= min_cell_size else 0
 
     def column(self, variable: int) -> FloatVector:
-        """Codes or numbers of the rows described, NaN where missing or withheld."""
-        return np.where(self._disclosed_rows(variable), self._rows.column(variable), np.nan)
+        """Codes or numbers of a column that sums are of; of none, if they are of few values."""
+        present = self._present(variable)
+        n, count = len(present), self._added(len(present))
+        if count == n:
+            return present
+        return np.sort(present)[(2 * np.arange(count) + 1) * n // (2 * max(count, 1))]
 
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
         """The site's answer.
 
         Raises:
             MalformedMessageError: The question is about other columns than the site has.
-            PolicyRefusedError: The site holds fewer rows than it may tell of.
+            PolicyRefusedError: It asks for sums of counts, and the site restricts small ones.
         """
+        self._check(question)
+        if isinstance(question, ColumnSums):
+            return self._sums(question)
+        if self._min_cell_size > 1:
+            raise PolicyRefusedError("counts of columns leave this site rounded only")
+        present = [self._present(v) for v in range(len(self._categories))]
+        for v, column in self._numbers(question).items():
+            present[v] = column.values
+        tells = [len(values) > 0 for values in present]
+        return np.concatenate([_counts(question, present), tells], dtype=np.float64)
+
+    def totals(self, question: ValueCounts) -> IndexArray:
+        """Exact counts, of whose totals whole units are opened, shape (n_counts,).
+
+        Raises:
+            MalformedMessageError: The question is about other columns than the site has.
+        """
+        self._check(question)
+        present = [self._present(v) for v in range(len(self._categories))]
+        values = [len(present[v]) for v in question.counted]
+        counts = _counts(question, present)[question.in_units()]
+        return np.concatenate([[len(self._rows)], values, counts]).astype(np.int64)
+
+    def _check(self, question: ColumnSums | ValueCounts) -> None:
         if question.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("a description of other columns than the site's schema has")
-        if self.rows < self._min_cell_size:
-            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
-        return self._sums(question) if isinstance(question, ColumnSums) else self._counts(question)
 
     def _sums(self, question: ColumnSums) -> FloatVector:
-        disclosed = [self._disclosed_rows(v) for v in range(len(self._categories))]
-        used = np.array([column.sum() for column in disclosed], dtype=np.float64)
-        present = np.array([(~np.isnan(self._rows.column(v))).sum() for v in range(len(disclosed))])
+        used = np.array([len(self.column(v)) for v in range(len(self._categories))], dtype=float)
         numbers = self._numbers(question)
         sums = [(column.scaled.sum(), (column.scaled**2).sum()) for column in numbers.values()]
-        beyond, drawn = np.zeros((2, len(disclosed)), dtype=bool)
+        flags = np.zeros((3, len(used)), dtype=bool)
         for v, column in numbers.items():
-            beyond[v], drawn[v] = column.beyond, column.drawn
-        head, cut = np.array([self.rows]), np.array([not self._whole])
-        flags = cut, used < present, beyond, drawn
-        used[beyond] = 0.0
-        return np.concatenate([head, *np.reshape(sums, (-1, 2)).T, *flags, used], dtype=np.float64)
-
-    def _counts(self, question: ValueCounts) -> FloatVector:
-        parts: list[IndexArray] = []
-        tells, marks = np.zeros(len(self._categories)), iter(question.mark_array())
-        numbers = self._numbers(question)
-        for v, categories in enumerate(self._categories.tolist()):
-            if categories:
-                codes = self._rows.column(v)[self._disclosed_rows(v)].astype(np.int64)
-                parts.append(
-                    suppress_small_counts(
-                        np.bincount(codes, minlength=categories), self._min_cell_size
-                    )
-                )
-                tells[v] = len(codes) > 0
-            else:
-                values = numbers[v].values
-                up_to = np.searchsorted(np.sort(values), next(marks), side="right")
-                parts.append(snap_to_safe_counts(up_to, len(values), self._min_cell_size))
-                tells[v] = len(values) > 0
-        return np.concatenate([*parts, tells], dtype=np.float64)
+            flags[:, v] = column.beyond, column.drawn, column.far
+        used[flags[0]] = 0.0
+        head = [self._added(len(self._rows))]
+        return np.concatenate(
+            [head, *np.reshape(sums, (-1, 2)).T, flags.ravel(), used], dtype=float
+        )
 
     def _numbers(self, question: ColumnSums | ValueCounts) -> dict[int, _Numbers]:
-        """The disclosed numbers of every continuous column, by its position."""
+        """The numbers of every continuous column that are added, by its position."""
         numbers = {}
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
         for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
-            values = self._rows.column(int(v))[self._disclosed_rows(int(v))]
+            values = self.column(int(v))
             near = winsorise(values, self._min_cell_size) if len(values) else values
-            drawn = near is not values
             with np.errstate(over="ignore"):
                 scaled = np.ldexp(near - origin, -unit)
             beyond = bool((np.abs(scaled) > LARGEST_DEVIATION).any())
+            drawn, far = near is not values, far_off(values, self._min_cell_size)
             if beyond:
                 near = scaled = np.zeros(0)
-            numbers[int(v)] = _Numbers(near, scaled, beyond=beyond, drawn=drawn)
+            numbers[int(v)] = _Numbers(near, scaled, beyond=beyond, drawn=drawn, far=far)
         return numbers
 
-    def _disclosed_rows(self, variable: int) -> BoolVector:
-        """The rows of which a column is disclosed, shape (rows,)."""
-        if variable not in self._disclosed:
-            self._disclosed[variable] = self._most(variable)
-        return self._disclosed[variable]
+    def _present(self, variable: int) -> FloatVector:
+        values = self._rows.column(variable)
+        return values[~np.isnan(values)]
 
-    def _most(self, variable: int) -> BoolVector:
-        """The largest disclosable set of rows: almost all, the complete ones, or none."""
-        present: BoolVector = ~np.isnan(self._rows.column(variable))
-        if self._min_cell_size <= 1 or (
-            self._complete is None and self._min_cell_size <= present.sum() == self.rows
-        ):
-            return present
-        candidates = [self._almost_all(variable, present)]
-        candidates += [] if self._complete is None else [self._complete & present]
-        return next(filter(self._may_disclose, candidates), np.zeros_like(present))
+    def _added(self, values: int) -> int:
+        """How many values sums are of, of so many; 0 of few."""
+        least, beyond_public = self._min_cell_size, values - self._public
+        if least <= 1:
+            return values
+        enough = least if abs(beyond_public) < STEP * least else STEP * least
+        count = values - int(math.fmod(beyond_public, STEP * least))
+        return count if values >= enough and count >= least else 0
 
-    def _almost_all(self, variable: int, present: BoolVector) -> BoolVector:
-        """All values without rare categories and, by complementary suppression, further rows."""
-        further = present if self._complete is None else present & ~self._complete
-        rows = present & ~self._rare_rows(variable, further)
-        left = self.rows - int(rows.sum())
-        if not _few(left, self._min_cell_size):
-            return rows
-        rows &= ~_spread(self._rows.column(variable), further & rows, self._min_cell_size - left)
-        return rows & ~self._rare_rows(variable, further & rows)
 
-    def _rare_rows(self, variable: int, further: BoolVector) -> BoolVector:
-        """The incomplete rows whose category has fewer than ``min_cell_size`` of these."""
-        rare: BoolVector = np.zeros_like(further)
-        if self._complete is not None and (categories := self._categories[variable]):
-            codes = self._rows.column(variable)[further].astype(np.int64)
-            counts = np.bincount(codes, minlength=categories)
-            rare[further] = counts[codes] < self._min_cell_size
-        return rare
-
-    def _may_disclose(self, rows: BoolVector) -> bool:
-        disclosed, min_cell_size = int(rows.sum()), self._min_cell_size
-        further = 0 if self._complete is None else int((rows & ~self._complete).sum())
-        return (
-            disclosed >= min_cell_size
-            and not _few(self.rows - disclosed, min_cell_size)
-            and not _few(further, min_cell_size)
-        )
+def _counts(question: ValueCounts, present: list[FloatVector]) -> IndexArray:
+    """Rows of every category, and numbers up to each mark, of columns without missing values."""
+    parts, marks = [np.zeros(0, dtype=np.int64)], iter(question.mark_array())
+    for v in question.counted.tolist():
+        if categories := question.categories[v]:
+            parts.append(np.bincount(present[v].astype(np.int64), minlength=categories))
+        else:
+            parts.append(np.searchsorted(np.sort(present[v]), next(marks), side="right"))
+    return np.concatenate(parts)
 
 
 def suppress_small_counts(counts: IndexArray, min_cell_size: int) -> IndexArray:
@@ -180,36 +160,7 @@ def suppress_small_counts(counts: IndexArray, min_cell_size: int) -> IndexArray:
     ones have fewer, the smallest of the others is suppressed too (complementary suppression).
     """
     hidden = (counts > 0) & (counts < min_cell_size)
-    if _few(int(counts[hidden].sum()), min_cell_size):
+    if 0 < int(counts[hidden].sum()) < min_cell_size:
         others = np.flatnonzero(counts >= min_cell_size)
         hidden[others[np.argsort(counts[others], kind="stable")[:1]]] = True
     return np.where(hidden, 0, counts)
-
-
-def snap_to_safe_counts(up_to: IndexArray, total: int, min_cell_size: int) -> IndexArray:
-    """Counts up to marks, shape (M,), between which lie 0 or ``min_cell_size`` values, ends too.
-
-    Counts that are far enough from one another stay, the others become the nearest of these.
-    """
-    if min_cell_size <= 1 or total == 0:
-        return up_to
-    safe = [0]
-    for count in up_to.tolist():
-        if count - safe[-1] >= min_cell_size and total - count >= min_cell_size:
-            safe.append(count)
-    ends = np.array([*safe, total])
-    above = np.searchsorted(ends, up_to)
-    below = np.maximum(above - 1, 0)
-    return np.where(ends[above] - up_to < up_to - ends[below], ends[above], ends[below])
-
-
-def _spread(values: FloatVector, spare: BoolVector, count: int) -> BoolVector:
-    """So many of the spare rows, evenly from the smallest value to the largest; all if too few."""
-    order = np.flatnonzero(spare)[np.argsort(values[spare], kind="stable")]
-    left = np.zeros_like(spare)
-    left[order[(2 * np.arange(count) + 1) * len(order) // (2 * count)] if len(order) else []] = True
-    return left
-
-
-def _few(count: int, min_cell_size: int) -> bool:
-    return 0 < count < min_cell_size

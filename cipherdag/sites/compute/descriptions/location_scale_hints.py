@@ -21,6 +21,8 @@ LOCATION_STEP = 2
 FAR_STEP = 8
 """Values that few rows dominate widen a spread to a multiple of 8 at most, and by 8 at most."""
 MOST = 0.5
+FAR_OFF = 10.0
+"""How many times as far from the median as all others a value lies that may be a typing error."""
 
 Hints = tuple[float, tuple[float, float], tuple[float, float]]
 NO_HINTS: Hints = (0.0, (0.0, 0.0), (0.0, 0.0))
@@ -97,6 +99,19 @@ def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
     """
     near, clipped = _winsorised(values[None], min_cell_size)
     return near[0] if clipped[0] else values
+
+
+def far_off(values: FloatVector, min_cell_size: int) -> bool:
+    """Whether fewer than ``min_cell_size`` numbers lie `FAR_OFF` times as far off as all others.
+
+    That is from the median, and the others do not all lie nearer to it than most do.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.abs(values - np.median(values)) if len(values) else values
+        distance = np.sort(distance[distance > 0.0])
+        typical = distance >= np.median(distance) if len(distance) else distance > 0.0
+        far = typical[:-1] & (distance[1:] > FAR_OFF * distance[:-1])
+    return bool(far[-min_cell_size + 1 :].any()) if min_cell_size > 1 else False
 
 
 def _winsorised(columns: FloatMatrix, min_cell_size: int) -> tuple[FloatMatrix, BoolVector]:
