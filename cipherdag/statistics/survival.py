@@ -143,12 +143,12 @@ def curve_of(counts: RoundedCounts, *, halved: bool) -> Curve:
     lowest = _path(counts.least_rows - _before(most) - before, most)
     highest = _path(counts.most_rows - _before(least) - _before(fewest), least)
     survival = np.clip(curve.survival, lowest.survival, highest.survival)
-    ends = lowest.low, highest.high
+    bounds = lowest.low, highest.high
     if counts.unit > 1:
         below = np.hypot(survival - lowest.survival, lowest.survival - lowest.low)
         above = np.hypot(highest.survival - survival, highest.high - highest.survival)
-        ends = survival - below, survival + above
-    low, high = (np.where(np.isnan(survival), np.nan, end) for end in ends)
+        bounds = survival - below, survival + above
+    low, high = (np.where(np.isnan(survival), np.nan, bound) for bound in bounds)
     wide = bool((high - low > MOST_WIDENED * (curve.high - curve.low)).any())
     return Curve(survival, low, high, coarse=wide and counts.unit == 1)
 
