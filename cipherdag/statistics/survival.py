@@ -10,7 +10,8 @@ baseline hazard, they add sums over the rows at risk in bins of time, from which
 Source: Cutler and Ederer, J. Chronic Diseases 8 (1958) 699-712, for life tables; Kaplan and Meier,
 JASA 53 (1958) 457-481; Greenwood's variance with the interval on the
 scale log(-log S), Kalbfleisch and Prentice, The Statistical Analysis of Failure Time Data, 2nd ed.,
-section 1.4; the interval of a median, Brookmeyer and Crowley, Biometrics 38 (1982) 29-41; the
+section 1.4; errors of independent sources in quadrature, JCGM 100:2008, section 5.1; the interval
+of a median, Brookmeyer and Crowley, Biometrics 38 (1982) 29-41; the
 log-rank test of several groups, Peto and Peto, JRSS A 135 (1972) 185-207, and its sums over strata,
 Mantel, Cancer Chemotherapy Reports 50 (1966) 163-170; Cox, JRSS B 34 (1972) 187-220; ties as in
 Efron, JASA 72 (1977) 557-565, or Breslow, Biometrics 30 (1974) 89-99.
@@ -124,8 +125,12 @@ class RoundedCounts:
 def curve_of(counts: RoundedCounts, *, halved: bool) -> Curve:
     """Estimate the survival curve where counts are rounded, and times in a bin are unknown.
 
-    The interval reaches from the lower end of a curve of as many events and other ends up to each
-    edge, of as few rows, as can be, to the upper end of that of as few of both and as many rows.
+    Of few events and other ends up to each edge, and many rows, there is a highest curve, of many
+    and of few rows a lowest one. Exact counts' interval reaches from the lower end of the lowest
+    curve to the upper end of the highest. Rounding and chance are independent: where counts are
+    rounded, distances from the estimate to a curve, and from it to its end, add up in quadrature.
+    Such an interval still holds both curves.
+
     With ``halved`` rows end without the event anywhere in a bin, and are at risk in half of it: in
     the first of these curves before all events of the bin, in the other one after them. Else they
     are at risk in the whole bin.
@@ -138,7 +143,12 @@ def curve_of(counts: RoundedCounts, *, halved: bool) -> Curve:
     lowest = _path(counts.least_rows - _before(most) - before, most)
     highest = _path(counts.most_rows - _before(least) - _before(fewest), least)
     survival = np.clip(curve.survival, lowest.survival, highest.survival)
-    low, high = (np.where(np.isnan(survival), np.nan, x) for x in (lowest.low, highest.high))
+    bounds = lowest.low, highest.high
+    if counts.unit > 1:
+        below = np.hypot(survival - lowest.survival, lowest.survival - lowest.low)
+        above = np.hypot(highest.survival - survival, highest.high - highest.survival)
+        bounds = survival - below, survival + above
+    low, high = (np.where(np.isnan(survival), np.nan, bound) for bound in bounds)
     wide = bool((high - low > MOST_WIDENED * (curve.high - curve.low)).any())
     return Curve(survival, low, high, coarse=wide and counts.unit == 1)
 

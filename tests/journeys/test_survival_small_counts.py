@@ -52,12 +52,12 @@ def test_all_rows_and_sites_take_part(found):
     assert "later edges" not in text
 
 
-def test_intervals_are_at_most_twice_as_wide_as_plain_ones(found):
+def test_intervals_are_little_wider_than_plain_ones(found):
     for (_, rows), curve in zip(ROWS.groupby("horTh"), found.finding.curves, strict=True):
         survival, deviation = known(rows)
         spread = deviation / (survival * np.abs(np.log(survival)))
         low, high = (survival ** np.exp(sign * 1.96 * spread) for sign in (1.0, -1.0))
-        assert (np.array(curve.high) - curve.low).mean() < 2.0 * (high - low).mean()
+        assert (np.array(curve.high) - curve.low).mean() < 1.6 * (high - low).mean()
 
 
 def test_a_median_lies_in_its_interval(found):

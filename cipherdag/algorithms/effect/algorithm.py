@@ -19,6 +19,7 @@ from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
 from cipherdag.algorithms.effect.sets import joined_sets, read_sets, sampled_sets, written_sets
+from cipherdag.algorithms.effect.withheld import too_small
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
     check_parameters,
@@ -259,6 +260,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         ]
         why = [one.why for one in every if one.why and one.why != NO_EFFECT]
         if len(why) == len(every):
+            if any(one.small for one in estimations.values()):
+                raise (yield from too_small(scopes[0], facts, kinds.rows, why[0]))
             raise DataError(
                 f"no effect is estimated: {why[0]}",
                 remedy="Adjust for fewer or coarser variables, or choose another estimator.",

@@ -65,6 +65,7 @@ class Estimation:
         first: Whether shares are of the outcome's first category, not of its second.
         fits: The models so far, by number.
         contributing: How many sites contribute, once they are enough.
+        small: Whether small counts at some site stop it.
     """
 
     question: EffectSums
@@ -77,6 +78,7 @@ class Estimation:
     first: bool = False
     fits: dict[int, Fit] = field(default_factory=dict)
     contributing: int = 0
+    small: bool = False
     _sites: int = 0
 
     def run(self) -> Estimating:
@@ -138,11 +140,9 @@ class Estimation:
             of = self.unchanged.contributing
             return f"{able} of {of} sites have enough rows that are changed so"
         if able < cohort and not self.leave_out:
-            others = ", or leave these sites out (withheld=leave-out)" if able >= needed else ""
-            return (
-                f"{cohort - able} of {cohort} sites have {self._lacking}: take fewer or coarser "
-                f"categories{others}"
-            )
+            self.small = True
+            others = "; withheld=leave-out leaves these sites out" if able >= needed else ""
+            return f"{cohort - able} of {cohort} sites have {self._lacking}{others}"
         if able < needed:
             return f"{able} sites may tell of these rows, and {needed} have to"
         for arm, sites in enumerate(arms):

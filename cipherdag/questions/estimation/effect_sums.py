@@ -90,8 +90,9 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     not contribute.
 
     A site does not contribute where the table of all discrete variables named has a count below
-    its ``min_cell_size`` but 0. From the bins of an arm it suppresses such counts, and the smallest
-    of the others where these rows are too few together, since the rows of an arm are opened.
+    its ``min_cell_size`` but 0; numbers of few values that repeat are discrete there. From the bins
+    of an arm it suppresses such counts, and the smallest of the others where these rows are too few
+    together, since the rows of an arm are opened.
 
     To refute an effect, a site changes its rows by numbers that follow from all of them and its
     key, so that nobody else foretells how, and another run does it again. ``placebo`` permutes the

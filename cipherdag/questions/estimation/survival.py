@@ -245,7 +245,8 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     A site that restricts small counts tells nothing where a table of two among the event, whose
     counts by category the gradient has, and discrete predictors, whose counts the Hessian is made
-    of, has a count below its ``min_cell_size``, but for 0.
+    of, has a count below its ``min_cell_size``, but for 0. Numbers of few values that repeat are
+    discrete there. Of times that are so, that holds of the joint table of all of them.
 
     Attributes:
         predictors: Positions, in the order of the coefficients.

@@ -122,9 +122,7 @@ def survival(
 ) -> FloatVector:
     """Counts until an event, log-rank tests, and steps of Cox models."""
     view.spend(1)
-    return survival_answer(
-        question, view.categories, view.column, view.min_cell_size, view.withheld, view.noise
-    )
+    return survival_answer(question, view.categories, view.column, view.min_cell_size, view.noise)
 
 
 @answers(CellSizes)

@@ -14,6 +14,11 @@ from cipherdag.sites.table.stored_rows import taken_rows
 
 FEW_VALUES = 32
 """Sums of a numeric column of at most this many distinct values would disclose counts."""
+FEW_LEVELS = 12
+"""Numbers of at most this many distinct values are as categories to steps of models.
+
+From steps of logistic regressions and of Cox models follow their joint tables with other columns.
+"""
 _FIRST_ROWS = 100  # rows that are looked at first; measurements have many values already in these
 
 log = logging.getLogger("cipherdag.site")
@@ -78,6 +83,26 @@ class Rows:
             self.categories,
             None if self.weights is None else self.weights[index],
         )
+
+
+def has_levels(column: FloatVector, categories: int) -> bool:
+    """Whether a column is of categories, or of numbers that repeat few values, shape (n,)."""
+    if categories:
+        return True
+    few = len(np.unique(column[:_FIRST_ROWS])) <= FEW_LEVELS
+    return few and len(np.unique(column)) <= min(FEW_LEVELS, len(column) - 1)
+
+
+def smallest_cell(columns: Iterable[FloatVector]) -> int:
+    """The smallest nonzero count in the joint table of columns; 0 without any row or column."""
+    cell: IndexArray | None = None
+    counts = np.zeros(1, dtype=np.int64)
+    for column in columns:
+        _, level = np.unique(column, return_inverse=True)
+        # numbered anew each time, so that no product of many levels overflows
+        joint = level if cell is None else cell * (int(level.max(initial=0)) + 1) + level
+        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
+    return int(counts.min()) if len(counts) else 0
 
 
 def few_valued(values: NDArray[np.float64]) -> BoolVector:

@@ -693,7 +693,7 @@ def test_to_leave_sites_out_is_offered_where_enough_are_left():
     few = data["site-0"]
     data["site-0"] = few[(few["sex"] == "f") | (np.arange(len(few)) < 9)]
     asked = Effect(treatment="drug", outcome="cost", adjust="sex")
-    with pytest.raises(DataError, match="coarser categories$"):
+    with pytest.raises(DataError, match="some category of the treatment$"):
         federated(data).run(asked)
     data["site-3"] = patients(n=1000, seed=8)
     with pytest.raises(DataError, match="withheld=leave-out"):

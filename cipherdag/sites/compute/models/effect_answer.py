@@ -25,7 +25,7 @@ from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.estimating_functions import summed_functions
 from cipherdag.sites.compute.noise import VARIANCE_JITTER, CellKeys
-from cipherdag.sites.compute.rows import Rows
+from cipherdag.sites.compute.rows import Rows, has_levels, smallest_cell
 
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
@@ -56,7 +56,7 @@ def effect_answer(
     restricted = min_cell_size > 1
     if rows.values is not None and restricted:
         rows = rows.take(rows.complete(v for v, size in enumerate(rows.categories) if not size))
-    if restricted and _smallest_cell(question, rows) < min_cell_size:
+    if restricted and _smallest_cell(_levelled(question, rows), rows) < min_cell_size:
         return np.zeros(question.n_values)
     if restricted and question.site_effect:
         # exact sums within three sites have one solution in whole numbers: their counts
@@ -156,17 +156,15 @@ def _smallest_count(column: FloatVector, incomplete: BoolVector, categories: int
     return int(counts[counts > 0].min())
 
 
-def _smallest_cell(question: EffectSums, rows: Rows) -> int:
-    """The smallest nonzero count in the joint table of the discrete variables named."""
-    cell, sizes = None, [len(rows)]
-    for variable in (v for v in question.named if question.categories[v]):
-        assert rows.codes is not None, "a discrete variable has codes"
-        codes = rows.codes[:, variable].astype(np.int64)
-        # numbered anew each time, so that no product of many categories overflows
-        joint = codes if cell is None else cell * (int(codes.max(initial=0)) + 1) + codes
-        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
-        sizes = counts.tolist()
-    return min(sizes, default=0)
+def _levelled(question: EffectSums, rows: Rows) -> list[int]:
+    """The variables named that have categories, or numbers of few values."""
+    held = (v for v in question.named if v < len(rows.categories))  # no random cause that is added
+    return [v for v in held if has_levels(rows.column(v), rows.categories[v])]
+
+
+def _smallest_cell(levelled: list[int], rows: Rows) -> int:
+    """The smallest nonzero count in the joint table of some variables."""
+    return smallest_cell([np.zeros(len(rows)), *map(rows.column, levelled)])
 
 
 def _smallest_arm(question: EffectSums, rows: Rows) -> int:
@@ -188,19 +186,20 @@ def _refuted(
     last = len(question.categories) - 1
     named = [v for v in question.named if question.refutation != "random-cause" or v != last]
     rows = rows.take(rows.complete(named))
-    strict = min_cell_size > 1 and not all(question.categories[v] for v in named)
+    levelled = _levelled(question, rows)
+    strict = min_cell_size > 1 and len(levelled) < len(named)
     if question.refutation == "random-cause":
         return answer(question, with_random_cause(rows, blur))
     if question.refutation == "placebo":
         changed = placebo(rows, question.treatment, question.named, blur)
-        if strict and _smallest_cell(question, changed) < min_cell_size:
+        if strict and _smallest_cell(levelled, changed) < min_cell_size:
             return np.zeros(question.n_values)
         return answer(question, changed)
     fold = fold_numbers(rows, question.named, blur)
     folds = [rows.take(fold == number) for number in range(FOLDS)]
     size = ROWS_PER_COEFFICIENT * max(map(question.size, question.needed), default=0)
     if strict and any(
-        _smallest_cell(question, part) < min_cell_size or _smallest_arm(question, part) < size
+        _smallest_cell(levelled, part) < min_cell_size or _smallest_arm(question, part) < size
         for part in folds
     ):
         return np.zeros(question.n_values)

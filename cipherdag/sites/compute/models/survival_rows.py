@@ -26,6 +26,7 @@ from cipherdag.questions.estimation.survival import (
     Survived,
 )
 from cipherdag.sites.compute.noise import CellKeys
+from cipherdag.sites.compute.rows import has_levels, smallest_cell
 from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
@@ -74,12 +75,11 @@ def survival_answer(
     categories: tuple[int, ...],
     column: ColumnLookup,
     min_cell_size: int,
-    withheld: Callable[[IndexArray], BoolVector],
     blur: CellKeys | None,
 ) -> FloatVector:
     """The site's answer about times until an event.
 
-    Of sets for which ``withheld`` is true the table may not leave; ``blur`` perturbs variances.
+    ``blur`` perturbs variances.
 
     Raises:
         MalformedMessageError: The question is about other columns than the site has.
@@ -99,8 +99,7 @@ def survival_answer(
         return log_rank_sums(question, column, min_cell_size=min_cell_size, noise=noise)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, min_cell_size=min_cell_size)
-    small = min_cell_size > 1 and _small_tables(question, withheld)
-    return _hazard_step(question, column, min_cell_size=min_cell_size, small=small)
+    return _hazard_step(question, column, min_cell_size=min_cell_size)
 
 
 def check_study(asked: Survived, categories: tuple[int, ...], column: ColumnLookup) -> None:
@@ -111,12 +110,19 @@ def check_study(asked: Survived, categories: tuple[int, ...], column: ColumnLook
         log.warning("a time lies below 0, so that this site tells nothing of times")
 
 
-def _small_tables(model: HazardSteps, withheld: Callable[[IndexArray], BoolVector]) -> bool:
-    """Whether a table of two among the event and the discrete predictors has small counts."""
-    discrete = [model.event, *(v for v in model.predictors if model.categories[v])]
-    pairs = [sorted(pair) for pair in combinations(discrete, 2)]
-    single = withheld(np.array([[model.event]], dtype=np.int64))
-    return bool(single.any() or withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())
+def _smallest_count(model: HazardSteps, column: ColumnLookup, rows: SurvivalRows) -> int:
+    """The smallest nonzero count of the tables that follow from steps of a Cox model.
+
+    They are those of two among the event and the predictors that have levels; where times are few,
+    steps have more numbers than the joint table of all of these, times too, so that it is this one.
+    """
+    sizes = {v: model.categories[v] for v in model.predictors}
+    chosen = {v: column(v)[rows.rows] for v in sizes}
+    levels = [values for v, values in chosen.items() if has_levels(values, sizes[v])]
+    ended = rows.ended.astype(np.float64)
+    if has_levels(rows.time, 0):
+        return smallest_cell([rows.time, ended, *levels])
+    return min(map(smallest_cell, [[ended], *combinations([ended, *levels], 2)]))
 
 
 def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
@@ -219,11 +225,10 @@ def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
     return LogRankParts(parts.observed, expected, covariance - np.diag(covariance.sum(axis=0)))
 
 
-def _hazard_step(
-    question: HazardSteps, column: ColumnLookup, *, min_cell_size: int, small: bool
-) -> FloatVector:
+def _hazard_step(question: HazardSteps, column: ColumnLookup, *, min_cell_size: int) -> FloatVector:
     """The answer to `HazardSteps`; zeros where the site has few events, or tables small counts."""
     rows = SurvivalRows.of(question, column)
+    small = min_cell_size > 1 and _smallest_count(question, column, rows) < min_cell_size
     if small or rows.impossible or rows.ended.sum() < max(min_cell_size, 1):
         return np.zeros(sum(encoding.length for encoding in question.encodings))
     design = _design(question, column, rows)
