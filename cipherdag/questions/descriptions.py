@@ -12,9 +12,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Quantity, of_any, sums
-from cipherdag.questions.encodings import Encoding, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
 from cipherdag.questions.pooled_data import (
-    OnScales,
     check_categories,
     check_cells,
 )
@@ -60,6 +59,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
         *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS),
     )
     countable = True
+    by_patient = True
 
     @property
     def label(self) -> str:
@@ -98,6 +98,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
 
     discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
     countable = True
+    by_patient = True
 
     marks: bytes
 

@@ -26,6 +26,7 @@ from cipherdag.sites.compute.models.effect_answer import effect_answer
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods, likelihoods_answer
 from cipherdag.sites.compute.models.steps import regression_steps
 from cipherdag.sites.compute.models.survival_rows import check_study, counts_up_to, survival_answer
+from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.score_tests.site_scores import SiteScores
 from cipherdag.statistics.regression_models import Regression
 
@@ -65,7 +66,13 @@ def scores(question: RaoSums, view: SiteView) -> FloatVector:
     site_scores = view.remember(
         "scores",
         None,
-        lambda: SiteScores(view.categories, view.raw_column, lambda: view.all_counts, view.device),
+        lambda: SiteScores(
+            view.categories,
+            view.raw_column,
+            lambda: view.all_counts,
+            view.device,
+            None if view.patients is None else Patients(view.patients),
+        ),
     )
     return site_scores.answer(question)
 

@@ -28,12 +28,14 @@ class Rows:
         values: Numbers, shape (n, p), NaN where missing and for categories; None without any.
         categories: Number of categories of every variable, 0 for a number.
         weights: About 1, where a site weighs its rows, shape (n,); None where all weigh the same.
+        patients: Whose visit a row is, shape (n,); None where every row is a person.
     """
 
     codes: NDArray[np.integer] | None
     values: NDArray[np.float64] | None
     categories: tuple[int, ...]
     weights: FloatVector | None = None
+    patients: IndexArray | None = None
 
     def __len__(self) -> int:
         array = self.values if self.codes is None else self.codes
@@ -77,6 +79,7 @@ class Rows:
             None if self.values is None else self.values[index],
             self.categories,
             None if self.weights is None else self.weights[index],
+            None if self.patients is None else self.patients[index],
         )
 
 

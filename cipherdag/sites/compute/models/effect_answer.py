@@ -18,13 +18,14 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.findings.effect import AdjustedEffect
 from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.estimating_functions import summed_functions
 from cipherdag.sites.compute.noise import VARIANCE_JITTER, CellKeys
+from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.rows import Rows
 
 HEAVIEST = 2.0**30
@@ -134,11 +135,17 @@ def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKey
             origin, unit = question.origin_array()[variable], question.unit_array()[variable]
             column = np.ldexp(column - origin, -int(unit))
         n, m = len(column), int(incomplete.sum())
-        if not 0 < m < n or _smallest_count(column, incomplete, categories) < min_cell_size:
+        patients = None if rows.patients is None else rows.patients[present]
+        least = _smallest_count(column, incomplete, categories, patients)
+        if not 0 < m < n or least < min_cell_size:
             continue
         centred = column - column.mean()
         difference = float(centred[incomplete].sum())
         variance = float(centred @ centred) * m * (n - m) / (n * (n - 1))
+        if rows.patients is not None:
+            terms = (centred * (incomplete - m / n))[:, None]
+            beyond = Patients(rows.patients[present]).repeats().excess(terms)
+            variance = max(variance + float(beyond[0, 0]), 0.0)
         if restricted:
             noise = blur.uniform(b"left out" + blur.column(variable), (2,))
             noise[0] *= blur.sign(variable) if categories else 1.0
@@ -149,24 +156,36 @@ def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKey
     return sums.ravel()
 
 
-def _smallest_count(column: FloatVector, incomplete: BoolVector, categories: int) -> int:
+def _smallest_count(
+    column: FloatVector, incomplete: BoolVector, categories: int, patients: IndexArray | None
+) -> int:
     """The smallest count but 0 of the table of a variable by who is incomplete."""
     cells = incomplete * max(categories, 1) + (column if categories else 0.0)
-    counts = np.bincount(cells.astype(np.int64))
-    return int(counts[counts > 0].min())
+    return _fewest_persons(cells.astype(np.int64), patients)
+
+
+def _fewest_persons(cells: IndexArray, patients: IndexArray | None) -> int:
+    """The smallest number of rows in any cell that has some, or of patients where they are given.
+
+    Cells are numbers from 0, shape (n,); 0 without rows.
+    """
+    if patients is not None and len(cells):
+        pairs = np.unique(np.column_stack([cells, patients]), axis=0)
+        cells = pairs[:, 0]
+    counts = np.bincount(cells)
+    return int(counts[counts > 0].min(initial=len(cells)))
 
 
 def _smallest_cell(question: EffectSums, rows: Rows) -> int:
     """The smallest nonzero count in the joint table of the discrete variables named."""
-    cell, sizes = None, [len(rows)]
+    cell: IndexArray = np.zeros(len(rows), dtype=np.int64)
     for variable in (v for v in question.named if question.categories[v]):
         assert rows.codes is not None, "a discrete variable has codes"
         codes = rows.codes[:, variable].astype(np.int64)
         # numbered anew each time, so that no product of many categories overflows
-        joint = codes if cell is None else cell * (int(codes.max(initial=0)) + 1) + codes
-        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
-        sizes = counts.tolist()
-    return min(sizes, default=0)
+        joint = cell * (int(codes.max(initial=0)) + 1) + codes
+        cell = np.unique(joint, return_inverse=True)[1].ravel()
+    return _fewest_persons(cell, rows.patients)
 
 
 def _smallest_arm(question: EffectSums, rows: Rows) -> int:
@@ -197,6 +216,10 @@ def _refuted(
             return np.zeros(question.n_values)
         return answer(question, changed)
     fold = fold_numbers(rows, question.named, blur)
+    if rows.patients is not None:
+        # a patient is left out whole, as the first of his rows says
+        _, first, whose = np.unique(rows.patients, return_index=True, return_inverse=True)
+        fold = fold[first][whose.ravel()]
     folds = [rows.take(fold == number) for number in range(FOLDS)]
     size = ROWS_PER_COEFFICIENT * max(map(question.size, question.needed), default=0)
     if strict and any(
