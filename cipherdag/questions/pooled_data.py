@@ -97,7 +97,7 @@ class Columns(Question, frozen=True, tag="columns"):
         more = [Quantity.ORDERED] * self.order + [Quantity.FEW_VALUES] * self.few
         return (
             Encoding(2, float(self.max_rows), sums(Quantity.ROWS)),
-            Encoding(int(self.visits > 1), float(self.max_rows), sums(Quantity.PATIENTS)),
+            *[Encoding(1, float(self.max_rows), sums(Quantity.PATIENTS))] * (self.visits > 1),
             Encoding(p, float(MAX_CATEGORIES), sums(Quantity.CATEGORIES)),
             location,
             spread,
@@ -125,7 +125,7 @@ class Columns(Question, frozen=True, tag="columns"):
     def value_mask(self, parts: BoolVector) -> BoolVector:
         lengths = [encoding.length for encoding in self.encodings]
         marks = [parts] * 5 * self.marks
-        first, last = (np.ones(length, dtype=bool) for length in (sum(lengths[:3]), lengths[-1]))
+        first, last = (np.ones(length, dtype=bool) for length in (sum(lengths[:-6]), lengths[-1]))
         return np.concatenate([first, *marks, last])
 
     def read(self, sums: FloatVector) -> ColumnKinds:
@@ -135,7 +135,8 @@ class Columns(Question, frozen=True, tag="columns"):
             AggregateRangeError: They contradict each other.
         """
         p = self.n_variables
-        header, patients, categories, location, *marks, flags = segments(self.encodings, sums)
+        header, *patients, categories, location = (parts := segments(self.encodings, sums))[:-5]
+        *marks, flags = parts[-5:]
         if not self.marks:
             location, *marks = np.zeros((5, p))
         sites, rows = header
@@ -154,7 +155,7 @@ class Columns(Question, frozen=True, tag="columns"):
             restricted=bool(flags[p] > 0),
             ordered=in_order if self.order else np.zeros(p, dtype=bool),
             few=few if self.few else np.zeros(p, dtype=bool),
-            patients=int(patients.sum()),
+            patients=int(sum(map(np.sum, patients))),
             visits=self.visits,
         )
         self._check(kinds)

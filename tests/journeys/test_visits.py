@@ -2,6 +2,8 @@
 
 import logging
 
+import hospital_folders
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,11 @@ from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
 from cipherdag.algorithms.graphcheck.algorithm import GraphCheck
+from cipherdag.deployment.rehearsal import plan_checks
 from cipherdag.errors import ParameterError, PolicyRefusedError, SchemaError
+from cipherdag.program.program import plan_facts
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.sites.answers.site_view import SiteView
@@ -147,6 +153,7 @@ def test_a_split_tears_no_patient_apart():
     assert sum(map(len, first)) == 600
 
 
+@pytest.mark.follows('Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), Effect or')
 @pytest.mark.parametrize(
     "algorithm", [FedPC(evidence="fisher"), FedPC(evidence="vote", reveal="sums"), FedBOSS()]
 )
@@ -155,6 +162,8 @@ def test_evidence_that_takes_rows_for_persons_is_refused(algorithm):
     with pytest.raises(ParameterError, match="takes rows for persons") as refused:
         federation.run(algorithm)
     assert 'evidence "stratified"' in refused.value.remedy
+    stratified = type(algorithm)(evidence="stratified") if algorithm.name == "fedpc" else FedFCI()
+    assert federation.run(stratified).finding.of_patients == "450 visits of 45 patients"
 
 
 def test_a_site_refuses_a_plan_that_takes_its_visits_for_persons():
@@ -198,3 +207,58 @@ def test_the_key_is_the_site_s_alone_and_there_is_one():
         Schema.loads(SCHEMA + '[columns.mrn]\nkind = "patient"\n')
     with pytest.raises(SchemaError, match="persons"):
         Schema.loads('rows = "persons"\n' + SCHEMA)
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path, names=["aachen", "bonn", "celle"])
+    made.installed = True
+    for letter, folder in zip("abc", made.folders.values(), strict=True):
+        visits(letter, patients=40, each=5).to_csv(folder.path / "data.csv", index=False)
+        (folder.path / "schema.toml").write_text(SCHEMA, "utf-8")
+    # one site's rows are persons, and its schema knows no patient
+    persons = visits("c", patients=200, each=1).drop(columns="pid")
+    persons.to_csv(folder.path / "data.csv", index=False)
+    (folder.path / "schema.toml").write_text(
+        SCHEMA.split("[columns.crp]")[1].join(["[columns.crp]", ""]), "utf-8"
+    )
+    yield made
+    made.close()
+
+
+def planned(hospitals, visiting):
+    """A plan of FedPC that names the sites whose rows are visits."""
+    plan = hospitals.plan(parameters=msgspec.to_builtins(FedPC()))
+    cohort = tuple(
+        msgspec.structs.replace(each, visits=MAX_VISITS if each.name in visiting else 1)
+        for each in plan.cohort
+    )
+    return msgspec.structs.replace(plan, cohort=cohort)
+
+
+def carried_out(hospitals, plan):
+    session = hospitals.session({}, engine=LocalEngine(hospitals.handlers()), plan=plan)
+    facts = plan_facts(plan, session.open())
+    outcome = run_program(session, Replay(FedPC().ask(facts), facts.present))
+    session.finish()
+    return outcome
+
+
+def test_folders_of_visits_and_of_persons_learn_together(hospitals):
+    outcome = carried_out(hospitals, planned(hospitals, ["aachen", "bonn"]))
+    assert outcome.of_patients == {"visits": [600, 280]}
+    kept = [path for folder in hospitals.folders.values() for path in folder.path.rglob("*")]
+    written = [path for path in kept if path.is_file() and path.name != "data.csv"]
+    assert len(written) > 10
+    assert not any(b"MRN-" in path.read_bytes() for path in written)
+
+
+@pytest.mark.follows("Plan with --visits SITE, in Python connect(visits=[...]), for each site")
+def test_a_plan_that_names_no_site_of_visits_is_refused(hospitals):
+    (fix,) = {
+        each.fix
+        for each in plan_checks(hospitals.folders["aachen"], planned(hospitals, []))
+        if each.fix
+    }
+    assert fix.startswith("Plan with --visits SITE")
+    assert carried_out(hospitals, planned(hospitals, ["aachen", "bonn"]))

@@ -202,9 +202,9 @@ class Column:
         rules = (
             (kind not in get_args(ColumnKind), f"kind '{kind}' is none of {_KIND_NAMES}"),
             (self.categories and kind not in {"discrete", "ignore"}, f"{kind} has no categories"),
-            (self.label and kind in MARKS, f"a column of kind {kind} is no label"),
+            (self.label and kind in MARKS, f"a column of {kind}s is no label"),
             (edges and kind not in {"binned", "ignore"}, f"{kind} has no edges"),
-            (self.unmeasured_at and kind in MARKS, f"{kind} is not measured"),
+            (self.unmeasured_at and kind in MARKS, f"{kind}s are not measured"),
             (
                 kind == "discrete" and len(self.categories) < fewest,
                 f"a discrete column needs at least {fewest} categories",
