@@ -170,7 +170,8 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         undone = [facts.determined.undone(rows) for rows in asked]
         p_values[np.concatenate(undone)] = np.nan
         ordered = tuple(test for block in by_size for test in block)
-        effects, of_patients = tuple(map(source.effect, ordered)), source.kinds.of_patients
+        of_patients = {} if source.kinds is None else source.kinds.of_patients
+        effects = tuple(map(source.effect, ordered))
         return GraphCheckOutcome(ordered, p_values, effects, of_patients)
 
     def _tests(self, facts: Facts) -> list[Triplet]:

@@ -214,7 +214,7 @@ def _with_keys(
     schema: Schema, sources: Sequence[TableSource], tables: Sequence[SiteTable]
 ) -> Schema:
     """The draft with the question whether a column says whose visit a row is."""
-    said = {}
+    said: dict[str, str] = {}
     for source, table in zip(sources, tables, strict=True):
         said |= {
             name: str(each) for name, each in key_suspicions(source, table, possible_keys(schema))

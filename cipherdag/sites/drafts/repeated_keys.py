@@ -79,8 +79,8 @@ def _groups(source: TableSource, columns: Sequence[str]) -> Mapping[str, IndexAr
         for chunk in table.chunks:
             for name, position in positions.items():
                 cells, seen = chunk[position].as_text(), numbers[name]
-                texts = map(normalise_value, cells.texts)
-                block = np.array([seen.setdefault(text, len(seen) - 1) for text in texts])
+                normal = map(normalise_value, cells.texts)
+                block = np.array([seen.setdefault(text, len(seen) - 1) for text in normal])
                 blocks[name].append(block if cells.index is None else block[cells.index])
     groups = {}
     for name, seen in numbers.items():
