@@ -41,7 +41,7 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 14924,
+    "algorithms": 14925,
     "audit": 1492,
     "cli": 4495,
     "deployment": 1888,
@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 5970,
+    "questions": 5971,
     "results": 1503,
     "sites": 23838,
     "statistics": 1764,

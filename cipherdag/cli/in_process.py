@@ -292,6 +292,7 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
             n_sites=len(tables),
             incomplete=max(table.incomplete for table in tables),
             overlapping=bool(source.get("overlapping")),
+            visits=any(table.patients is not None for table in tables),
         )
     )
     title = algorithm_class(rule.algorithm).title

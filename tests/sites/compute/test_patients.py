@@ -10,7 +10,9 @@ from scipy import stats
 from statsmodels.stats.sandwich_covariance import S_crosssection
 
 from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.scores.score_bits import FORM_BITS, SCORE_BITS, RaoBits
 from cipherdag.questions.scores.score_sums import RaoSums
+from cipherdag.questions.scores.score_test import form_level, form_threshold
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.models.steps import model_step
@@ -147,6 +149,32 @@ def test_few_patients_do_no_test_however_many_rows(triplet, patients, done):
     tests = [*empty, np.array([triplet])]
     made = answered(rows, tests, np.repeat(np.arange(patients), 40))
     assert (made.rows[0] > 0) == (made.sites[0] > 0) == (made.means[0] > 0) == done
+
+
+@pytest.mark.parametrize("categories", [(0, 0), (2, 2), (4, 4)])
+def test_words_hold_the_variance_of_rows_that_all_agree(categories):
+    """Fifty equal rows of a patient have fifty times the variance, and no word is cut."""
+    rng = np.random.default_rng(8)
+    first = [rng.integers(0, k, 40) if k else rng.normal(size=40) for k in categories]
+    patients = np.repeat(np.arange(40), VISITS)
+    rows = np.column_stack([first[0], first[0] if categories[0] else first[1]])[patients]
+    counts, members = pack_blocks([np.array([[0, 1]])])
+    question = RaoSums(
+        categories=categories, counts=counts, members=members, n_rows=len(rows), visits=VISITS
+    )
+    made = answered(
+        rows.astype(float), [np.array([[0, 1]])], patients,
+        categories=categories, n_rows=len(rows),
+    )  # fmt: skip
+    by_row = answered(
+        rows.astype(float), [np.array([[0, 1]])], None, categories=categories, n_rows=len(rows)
+    )
+    assert made.means[0] > 30 * by_row.means[0]
+    asked = RaoBits(question, (0.01,))
+    part = form_threshold(made.means, question.spreads(made), form_level(0.01))[0]
+    word = asked.words(question.pack(made))[int(question.sizes.sum())]
+    bits = FORM_BITS if question.sizes[0] > 1 else SCORE_BITS
+    assert word == int(np.ceil(np.ldexp(part, 2 * bits)))
 
 
 def test_patients_keep_the_level_that_rows_exceed():
