@@ -177,6 +177,26 @@ def test_words_hold_the_variance_of_rows_that_all_agree(categories):
     assert word == int(np.ceil(np.ldexp(part, 2 * bits)))
 
 
+@pytest.mark.parametrize("categories", [(0, 0, 0), (2, 2, 2), (2, 0, 0), (2, 0, 2)])
+def test_treatments_in_turn_keep_the_level(categories):
+    """Each patient has both treatments equally often, so that O is nearly -V."""
+    rng, dependent = np.random.default_rng(7), 0
+    patients, none = np.repeat(np.arange(30), 4), np.zeros((0, 2), dtype=np.int64)
+    turn = np.tile(np.arange(4) % 2, 30)
+    for _ in range(150):
+        x = (turn + rng.integers(0, 2, 30)[patients]) % 2 + (0.05 * rng.normal(size=120)) * (
+            not categories[0]
+        )
+        y = 3.0 * rng.normal(size=30)[patients] + rng.normal(size=120)
+        y = (y > 0.0) if categories[1] else y
+        s = rng.integers(0, 2, 120) if categories[2] else rng.normal(size=120)
+        rows = np.column_stack([x, y, s]).astype(float)
+        sums = answered(rows, [none, np.array([[0, 1, 2]])], patients, categories=categories)
+        beyond = abs(sums.scores[0]) > stats.norm.isf(0.025) * sums.means[0] ** 0.5
+        dependent += beyond and sums.means[0] > 0
+    assert dependent < 20
+
+
 def test_patients_keep_the_level_that_rows_exceed():
     rng, tests, found = np.random.default_rng(6), [np.array([[0, 1]])], np.zeros(2)
     patients = np.repeat(np.arange(60), 6)

@@ -144,8 +144,8 @@ def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKey
         variance = float(centred @ centred) * m * (n - m) / (n * (n - 1))
         if rows.patients is not None:
             terms = (centred * (incomplete - m / n))[:, None]
-            beyond = Patients(rows.patients[present]).repeats().excess(terms)
-            variance = max(variance + float(beyond[0, 0]), 0.0)
+            by_patient = Patients(rows.patients[present]).repeats().sums(terms)
+            variance += float(by_patient.beyond(np.array([variance]))[0])
         if restricted:
             noise = blur.uniform(b"left out" + blur.column(variable), (2,))
             noise[0] *= blur.sign(variable) if categories else 1.0

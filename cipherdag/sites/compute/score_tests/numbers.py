@@ -91,10 +91,9 @@ class NumberScores:
         corrected = moments.copy()
         for chosen, left, rest, where in self._residuals(tests):
             product, complete = host(row_products(left, rest, where)), host(where)
-            excess, enough = patients.of_products(product, complete, host(rest))
             score, variance, rows = moments[:, chosen]
-            done = (rows > 0.0) & enough
-            made = [score, np.maximum(variance + excess, 0.0), rows]
+            together, enough = patients.of_products(product, complete, host(rest), variance)
+            done, made = (rows > 0.0) & enough, [score, together, rows]
             corrected[:, chosen] = np.where(done, made, 0.0)
         return corrected
 

@@ -5,6 +5,7 @@ See `cipherdag.sites.compute.patients` for what is added to variances.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,15 +25,12 @@ from cipherdag.sites.compute.score_tests.tables import (
 )
 from cipherdag.statistics.contingency import LEAST_EXPECTED, TableForms
 
-LEAST_SHARE = 0.01
-"""V + O of a site's form is at least this share of V: a smaller one would be an accident."""
-
 
 class _Excess(NamedTuple):
-    """What O adds to a and to f, and the site's normal score with 1."""
+    """What O adds to a and to f^2, and the site's normal score with 1."""
 
     mean: float
-    spread: float
+    squared: float
     site_score: FloatVector
 
 
@@ -65,7 +63,10 @@ class TableVisits:
                 more = self._excess(codes, repeats, self.columns.levels[tests[number, :2]].tolist())
                 means[number] += more.mean
                 most = most_spread(means[number], self.visits)
-                spreads[number] = min(spreads[number] + more.spread, most)
+                # directions of even size have the least f
+                least = means[number] ** 2 / scores.shape[1]
+                squared = max(spreads[number] ** 2 + more.squared, least)
+                spreads[number] = min(math.sqrt(squared), most)
                 site_scores[:, number] = more.site_score
         return TableMoments(scores, means, spreads, rows, site_scores)
 
@@ -80,44 +81,56 @@ class TableVisits:
         counts = counts[:, :, varies].astype(np.float64)
         margins = Margins.of(counts, *sides)
         values = cells_of(counts, margins)
-        mine = repeats.rows
-        at = (np.cumsum(varies) - 1)[stratum.ravel()[mine]]
+        at = (np.cumsum(varies) - 1)[stratum.ravel()]
         of_x, of_y = (
-            (codes[mine, side][:, None] == np.arange(sides[side])) - margin[:, at].T
+            (codes[:, side][:, None] == np.arange(sides[side])) - margin[:, at].T
             for side, margin in enumerate((margins.x / margins.total, margins.y / margins.total))
         )
-        terms = (of_x[:, :, None] * of_y[:, None]).reshape(len(mine), -1)
-        terms *= varies[stratum.ravel()[mine]][:, None]
-        repeats = repeats._replace(rows=np.arange(len(mine)))
+        terms = (of_x[:, :, None] * of_y[:, None]).reshape(len(codes), -1)
+        terms *= varies[stratum.ravel()][:, None]
         score = self._site_score(values, terms, at, repeats)
-        variances, several = values[1].sum(axis=2).ravel(), sides[0] * sides[1] > 1
-        if several:
-            of_x, of_y = component_weights(margins, np.array([counts.shape[2]]), self.n_rows)
-            weights = (of_x * of_y.T / self.n_rows).ravel()
-            terms, variances = terms * np.sqrt(weights), variances * weights
-        excess = repeats.excess(terms)
-        mean = float(np.maximum(excess.diagonal(), -variances).sum())
-        return _Excess(mean, float(np.sqrt((excess**2).sum())) * several, score)
+        variances = values[1].sum(axis=2).ravel()
+        if len(variances) == 1:
+            return _Excess(float(repeats.sums(terms).beyond(variances)[0]), 0.0, score)
+        of_x, of_y = component_weights(margins, np.array([counts.shape[2]]), self.n_rows)
+        weights = (of_x * of_y.T / self.n_rows).ravel()
+        weighted, covariances = terms * np.sqrt(weights), _covariances(margins, weights)
+        sums = repeats.sums(weighted)
+        # |Sigma + O|^2 without |Sigma|^2, which f has, and half of what chance adds to |O|^2
+        squared = float(((2.0 * covariances + sums.excess) * sums.excess).sum())
+        squared -= repeats.fourth_powers(weighted) / 2.0
+        return _Excess(float(sums.beyond(variances * weights).sum()), squared, score)
 
     @staticmethod
     def _site_score(
         values: FloatArray, terms: FloatMatrix, at: IndexArray, repeats: Repeats
     ) -> FloatVector:
-        """The site's normal score and 1; its form is divided by what O adds to the mean."""
+        """The site's normal score and 1; its form is divided by what O adds to the mean, if any."""
         forms = forms_of(values)
         total = TableForms(*(np.array([part.sum()]) for part in forms))
         if not total.mean[0] > 0.0:
             return np.zeros(2)
         root = (forms.mean > 0.0) / np.sqrt(np.maximum(values[2], LEAST_EXPECTED))
-        scaled = terms * root.reshape(terms.shape[1], -1)[:, at].T
+        at = at[repeats.rows]
+        scaled = terms[repeats.rows] * root.reshape(terms.shape[1], -1)[:, at].T
         owner = np.repeat(np.arange(len(repeats.first)), np.diff(repeats.first, append=len(at)))
         order = np.lexsort((at, owner))
         keys = owner[order] * (int(at.max(initial=0)) + 1) + at[order]
         whole = np.add.reduceat(scaled[order], np.flatnonzero(np.diff(keys, prepend=-1)))
         more = repeats.factor() * float((whole**2).sum() - (scaled**2).sum())
-        mean = np.maximum(total.mean + more, LEAST_SHARE * total.mean)
-        form = total.form * total.mean / mean
+        form = total.form * total.mean / (total.mean + max(more, 0.0))
         return np.asarray(normal_score(*total._replace(form=form).scaled())[:, 0])
+
+
+def _covariances(margins: Margins, weights: FloatVector) -> FloatMatrix:
+    """Null covariances of a test's weighted components, summed over strata, shape (K, K)."""
+    of_x, of_y = (
+        np.eye(len(side))[:, :, None] * (side * margins.total)[:, None] - side[:, None] * side
+        for side in (margins.x, margins.y)
+    )
+    whole = np.einsum("acs,bds,s->abcd", of_x, of_y, margins.scale, optimize=True)
+    root = np.sqrt(weights)
+    return np.asarray(root[:, None] * whole.reshape(len(root), -1) * root)
 
 
 def row_scores(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector
+from cipherdag.sites.compute.patients import PatientSums
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -37,24 +38,24 @@ MOST_TRACE = 1e6
 """Correlations have full rank if the trace of their inverse is below this."""
 
 
-Excess = Callable[[FloatMatrix, float], FloatMatrix]
+ByPatient = Callable[[FloatMatrix, float], PatientSums]
 """What rows of the same patients add to covariances, from terms, (n, K), and coefficients of S."""
 
 
 class RegressionScores(NamedTuple):
     """U (m,), their covariances (m, m), and rows less coefficients, of one test.
 
-    ``excess`` is what rows of the same patients add to the covariances, likewise.
+    ``patients`` is what rows of the same patients add to the covariances.
     """
 
     scores: FloatVector
     covariance: FloatArray
     rows: float
-    excess: FloatArray | None = None
+    patients: PatientSums | None = None
 
 
 def residual_scores(
-    nuisance: Array, both: Array, patients: Excess | None = None
+    nuisance: Array, both: Array, patients: ByPatient | None = None
 ) -> RegressionScores | None:
     """U and V of two numbers, (n, 2), given ``nuisance``, (n, k); None if S leaves too little."""
     slopes, rank = least_squares(nuisance, both)
@@ -66,8 +67,8 @@ def residual_scores(
     everywhere = like(np.ones((1, len(both)), dtype=bool), left)
     product = row_products(left.T[None], like(np.array([rest]), left), everywhere)
     score, variance, _ = host(products(product, like(np.array([rest]), left), everywhere))
-    excess = None if patients is None else patients(host(product).T, len(both) - rest - 1.0)
-    return RegressionScores(score, variance[:, None], rest, excess)
+    whose = None if patients is None else patients(host(product).T, len(both) - rest - 1.0)
+    return RegressionScores(score, variance[:, None], rest, whose)
 
 
 def row_products(residuals: Array, rest: Array, complete: Array) -> Array:

@@ -25,13 +25,9 @@ from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import model_step, site_fit
 from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.score_tests.numbers import ROWS_PER_SQUARE, NumberScores
-from cipherdag.sites.compute.score_tests.patients import (
-    LEAST_SHARE,
-    TableVisits,
-    row_scores,
-)
+from cipherdag.sites.compute.score_tests.patients import TableVisits, row_scores
 from cipherdag.sites.compute.score_tests.residuals import (
-    Excess,
+    ByPatient,
     RegressionScores,
     residual_scores,
 )
@@ -99,13 +95,13 @@ class SiteRegressions:
             repeats = self._patients.repeats(self._expand.complete_rows(model))
             if not repeats.enough(nuisance.shape[1] - 1.0):
                 return None
-        excess = None if repeats is None else repeats.excess
+        whose = None if repeats is None else repeats.sums
         if not self._categories[model.response]:
-            return residual_scores(nuisance, xp.column_stack([response, other]), excess)
+            return residual_scores(nuisance, xp.column_stack([response, other]), whose)
         fit = self._fit(model, nuisance, response)
         if fit.degenerate or fit.limiting_rows < FEWEST_EVENTS * nuisance.shape[1]:
             return None
-        made = self._of_categories(model, fit, (nuisance, other), response, excess)
+        made = self._of_categories(model, fit, (nuisance, other), response, whose)
         return made._replace(covariance=made.covariance * (len(response) / rest), rows=rest)
 
     def moments(
@@ -124,8 +120,8 @@ class SiteRegressions:
             each = np.kron(each, contrast).astype(np.float64)
         scores, covariances = each @ test.scores, each @ test.covariance @ each.T
         variances, share = np.maximum(covariances.diagonal(), 0.0), test.rows / n_rows
-        more = np.zeros_like(covariances) if test.excess is None else each @ test.excess @ each.T
-        beyond = np.maximum(more.diagonal(), -variances)
+        whose = None if test.patients is None else test.patients.of(each)
+        beyond = np.zeros(len(scores)) if whose is None else whose.beyond(variances)
         if len(scores) == 1:
             return scores, float(variances[0] + beyond[0]), 0.0
         weights = 1.0 / np.maximum(variances / share, 1.0)
@@ -134,9 +130,10 @@ class SiteRegressions:
         rare = float((weights**2 * variances).sum()) * share
         mean = float((weights * variances).sum())
         spread, scores = math.sqrt(squared + rare / 2.0), np.clip(scale * scores, -most, most)
-        if test.excess is not None:
+        if whose is not None and whose.excess.any():
             mean += float((weights * beyond).sum())
-            spread += math.sqrt(float(((scale[:, None] * more * scale) ** 2).sum()))
+            covariances = scale[:, None] * (covariances + whose.excess) * scale
+            spread = math.sqrt(float((covariances**2).sum()) + rare / 2.0)
             spread = min(spread, most_spread(mean, visits))
         return scores, mean, spread
 
@@ -168,7 +165,7 @@ class SiteRegressions:
         fit: Fit,
         designs: tuple[Array, Array],
         response: Array,
-        excess: Excess | None,
+        whose: ByPatient | None,
     ) -> RegressionScores:
         """Scores of the tested coefficients at 0, and their covariances given those of S."""
         nuisance, other = designs
@@ -186,14 +183,14 @@ class SiteRegressions:
         step = model_step(design, response, coefficients, categories, ordered=model.ordered)
         _, gradient, hessian = step_parts(step, len(coefficients))
         scores, covariance = _efficient(gradient, hessian, tested)
-        if excess is None:
+        if whose is None:
             return RegressionScores(scores, covariance, 0.0)
         terms = row_scores(
             host(design), host(response), coefficients, categories, ordered=model.ordered
         )
         terms, _ = _efficient(terms, hessian, tested)
-        more = excess(terms, nuisance.shape[1] - 1.0)
-        return RegressionScores(scores, covariance, 0.0, more)
+        sums = whose(terms, nuisance.shape[1] - 1.0)
+        return RegressionScores(scores, covariance, 0.0, sums)
 
 
 def _standardised(other: Array) -> Array:
@@ -320,8 +317,8 @@ def _form(test: RegressionScores) -> tuple[float, float]:
     positive = values > LEAST_RANK * max(float(values[-1]), 0.0)
     along = vectors.T @ test.scores
     form, rank = float((along[positive] ** 2 / values[positive]).sum()), float(positive.sum())
-    if test.excess is not None and rank:
+    if test.patients is not None and rank:
         axes = vectors[:, positive]
-        more = float(((axes.T @ test.excess @ axes).diagonal() / values[positive]).sum())
-        form *= rank / max(rank + more, LEAST_SHARE * rank)
+        more = float(((axes.T @ test.patients.excess @ axes).diagonal() / values[positive]).sum())
+        form *= rank / (rank + max(more, 0.0))
     return form, rank
