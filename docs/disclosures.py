@@ -85,7 +85,9 @@ def leak_table() -> str:
     for name, algorithms in GROUPS.items():
         declared = [{*each.disclosures()} for each in algorithms]
         rows.append(_row(name, joined(*(d - first if CATEGORIES in d else d for d in declared))))
-    again = f"\nWith `bootstrap`, besides: {' '.join(sentences(Resampled.discloses))}\n"
+    again = f"\nWith `bootstrap`, besides: {' '.join(sentences(Resampled.discloses))}"
+    patients = " ".join(sentences(sums(Quantity.PATIENTS)))
+    again += f" Where rows are visits of patients: {patients}\n"
     heads = "| a run discloses at most | exact sums over all sites | one bit each | otherwise |"
     return "\n".join([heads, "|---|---|---|---|", *rows]) + "\n" + again
 

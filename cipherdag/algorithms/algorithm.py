@@ -31,7 +31,7 @@ from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import BY_PATIENT, Question
 
 EMPTY: tuple[Any, ...] = ("", (), None)
 """Values of a parameter that mean it was not given."""
@@ -58,6 +58,7 @@ class Facts:
         determined: Which variables follow from others, by the schema.
         coded: For every variable its two categories in order, None if it has not two; empty where
             only the sites know them.
+        visits: Most rows of a patient at any site; 1 where every row is a person.
     """
 
     n_variables: int
@@ -69,6 +70,7 @@ class Facts:
     measured: Measured = field(default_factory=Measured)
     determined: Determined = NOTHING
     coded: tuple[tuple[str, str] | None, ...] = ()
+    visits: int = 1
     present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:
@@ -218,6 +220,19 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
             f"{self.title} needs every variable of every site; Describe, FedPC and FedFCI take "
             "sites that lack some",
         )
+
+    def check_visits(self, visits: int) -> None:
+        """Refuse rows that are visits; an algorithm that counts patients says otherwise.
+
+        Raises:
+            ParameterError: The algorithm takes every row for a person.
+        """
+        if visits > 1:
+            raise ParameterError(
+                f"{self.title} with these parameters takes rows for persons, and a site's are "
+                "visits of patients",
+                remedy=BY_PATIENT,
+            )
 
     @abstractmethod
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Outcome]:

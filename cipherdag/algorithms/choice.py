@@ -25,12 +25,14 @@ class Circumstances:
         n_sites: Number of sites.
         incomplete: Largest share of a site's rows that miss a value.
         overlapping: Whether sites measured different columns.
+        visits: Whether some site's rows are visits of patients.
     """
 
     kind: Literal["discrete", "continuous", "mixed"]
     n_sites: int
     incomplete: float = 0.0
     overlapping: bool = False
+    visits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ class Rule:
 
 
 RULES = (
+    Rule(
+        "fedpc",
+        "Rows are visits, and FedPC counts patients.",
+        lambda facts: facts.visits,
+    ),
     Rule(
         "fedpc",
         "The sites measured different columns, and FedPC does every test that some site can do.",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cipherdag.protocol.plan import Plan
     from cipherdag.results.run import Run
 
-SETTINGS = ("purpose", "requester", "lacking", "protection", "timeout_s", "approval_s")
+SETTINGS = ("purpose", "requester", "lacking", "visits", "protection", "timeout_s", "approval_s")
 """Options that `Federation.connect` takes as they are."""
 
 
@@ -81,6 +81,11 @@ def asking_options() -> list[click.Option]:
             callback=lambda _context, _option, given: dict(map(_lacking, given)),
             help="SITE=1,2: numbers of variables that a site lacks, as `schema overlap` prints "
             "them; for several sites several times.",
+        ),
+        click.Option(
+            ["--visits"],
+            multiple=True,
+            help="SITE whose rows are visits of patients; for several sites several times.",
         ),
     ]
 

@@ -11,7 +11,7 @@ import click
 EXPERTS = frozenset(
     {
         "approval_s", "as_json", "as_published", "deal", "device", "lacking", "live",
-        "min_cell_size", "seed", "timeout_s",
+        "min_cell_size", "patient", "seed", "timeout_s", "visits",
     }
 )  # fmt: skip
 """Settings of runs that most people leave as they are; an algorithm names its usual parameters."""

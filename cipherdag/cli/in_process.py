@@ -60,6 +60,9 @@ READINGS = {
     "interventions": click.Option(
         ["--interventions"], default="", help="Column that names interventions."
     ),
+    "patient": click.Option(
+        ["--patient"], default="", help="Column that says whose row it is; it is no variable."
+    ),
 }
 
 
@@ -116,6 +119,7 @@ def _command(
         reads = algorithm_class(name).reads & {*READINGS}
         parameters += [*parameter_options(name), *named_knowledge_options(name)]
         parameters += [READINGS[each] for each in sorted(reads)]
+    parameters.append(READINGS["patient"])
     if name == CHOSEN or issubclass(algorithm_class(name).concludes, GraphFinding):
         truth_help = "True edges (CSV) to measure the graph against."
         parameters.append(click.Option(["--truth"], type=FILE, help=truth_help))
@@ -126,6 +130,7 @@ def _command(
             schema=options["schema"],
             labels=tuple(label for label in options.get("labels", "").split(",") if label.strip()),
             interventions=options.get("interventions") or None,
+            patient=options["patient"] or None,
             out=options["out"],
             as_json=options["as_json"],
             force=options["force"],
@@ -192,20 +197,22 @@ def execute(
     schema: Path | None,
     labels: Sequence[str] = (),
     interventions: str | None = None,
+    patient: str | None = None,
     out: Path | None,
     as_json: bool,
     force: bool = False,
 ) -> None:
     """Carry out a described run, save its result where ``out`` says, and show it.
 
-    The description is as ``run.toml`` has it. Labels and interventions stand in place of those of
-    the schema, which is inferred if it is None.
+    The description is as ``run.toml`` has it. Labels, interventions and patients stand in place
+    of those of the schema, which is inferred if it is None.
     """
     from cipherdag.results.folder import new_result_folder
 
     if out is not None:
         new_result_folder(out, force=force)
-    reading = {"schema": schema, "labels": labels, "interventions": interventions}
+    marks = {"interventions": interventions, "patient": patient}
+    reading = {"schema": schema, "labels": labels, **marks}
     with keeping(out) as keep:
         _carry_out(source, reading, keep=keep, out=out, as_json=as_json)
 
@@ -285,6 +292,7 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
             n_sites=len(tables),
             incomplete=max(table.incomplete for table in tables),
             overlapping=bool(source.get("overlapping")),
+            visits=any(table.patients is not None for table in tables),
         )
     )
     title = algorithm_class(rule.algorithm).title

@@ -186,7 +186,8 @@ def data_digest(sites: Sequence[Site]) -> str:
         table = site.table
         for content in (site.name.encode(), table.schema.canonical()):
             state.update(len(content).to_bytes(8, "big") + content)
-        for array in (table.codes, table.values, table.interventions):
+        patients = () if table.patients is None else (table.patients,)
+        for array in (table.codes, table.values, table.interventions, *patients):
             for part in row_bytes(array):
                 state.update(part)
     return state.hexdigest()

@@ -49,6 +49,7 @@ from cipherdag.results.run import Run, result_of, warned
 from cipherdag.sites.policy.plan_account import PlanAccount, plan_lines
 from cipherdag.sites.private_files import locked
 from cipherdag.sites.study.study import Study
+from cipherdag.sites.table.visits import MAX_VISITS
 
 log = logging.getLogger("cipherdag.waiting")
 FindingType = TypeVar("FindingType", bound=Finding)
@@ -71,6 +72,7 @@ class ConnectedFederation:
         requester: Who asks for them, likewise.
         lacking: For sites that lack variables the identifiers of these, from 1; the sites' schema
             says the same.
+        visits: The sites whose rows are visits of patients.
     """
 
     folder: CoordinatorFolder
@@ -81,6 +83,7 @@ class ConnectedFederation:
     start_s: float = 30.0
     approval_s: float = 0.0
     lacking: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    visits: Sequence[str] = ()
 
     @property
     def study(self) -> Study:
@@ -107,6 +110,7 @@ class ConnectedFederation:
         self._check(study, self.protection)
         members = self._members(study)
         algorithm.check_measured(measured_by(members))
+        algorithm.check_visits(max(member.visits for member in members))
         _check_numbered(getattr(algorithm, "knowledge", None) or Knowledge())
         return make_plan(
             members,
@@ -128,7 +132,7 @@ class ConnectedFederation:
 
     def _members(self, study: Study) -> list[Member]:
         """The study's sites in the order of their names, and what each lacks by position."""
-        strangers = sorted({*self.lacking} - {site.name for site in study.sites})
+        strangers = sorted({*self.lacking, *self.visits} - {site.name for site in study.sites})
         if strangers:
             raise CohortError(f"the study has no site '{strangers[0]}' that could lack variables")
         numbers = {name: sorted(set(lacks)) for name, lacks in self.lacking.items()}
@@ -141,6 +145,7 @@ class ConnectedFederation:
                 name=site.name,
                 identity=site.identity,
                 lacking=tuple(number - 1 for number in numbers.get(site.name, ())),
+                visits=MAX_VISITS if site.name in self.visits else 1,
             )
             for site in sorted(study.sites, key=lambda site: site.name)
         ]

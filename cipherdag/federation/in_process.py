@@ -196,8 +196,13 @@ class _Started(Generic[Outcome]):
             for site in cohort.sites
         }
         members = [
-            Member(name=site, identity=key, lacking=schema.unmeasured_at(site))
-            for site, key in pinned.items()
+            Member(
+                name=site.name,
+                identity=pinned[site.name],
+                lacking=schema.unmeasured_at(site.name),
+                visits=site.table.visits,
+            )
+            for site in cohort.sites
         ]
         most = max(site.policy.tolerated_colluders for site in cohort.sites)
         plan = make_plan(

@@ -59,6 +59,7 @@ class Federation(LocalSites):
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
         interventions: str | None = None,
+        patient: str | None = None,
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
@@ -78,6 +79,7 @@ class Federation(LocalSites):
                 It says too what looks like a mistake.
             labels: The labels of a multi-label study, in place of those the schema marks.
             interventions: Column that names what was intervened on, in place of the schema's.
+            patient: Column that says whose row it is, in place of the schema's: rows are visits.
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
@@ -98,7 +100,13 @@ class Federation(LocalSites):
         colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
         fewest = min_group_size(n_sites, colluders, limits.min_sites) if overlapping else 0
         tables = load_sites(
-            sources, schema, labels, interventions, relations=relations, min_group_size=fewest
+            sources,
+            schema,
+            labels,
+            interventions,
+            patient,
+            relations=relations,
+            min_group_size=fewest,
         )
         loaded = tuple(Site(name, table, limits) for name, table in tables.items())
         return cls(sites=loaded, protection=protection, device=device)
@@ -113,6 +121,7 @@ class Federation(LocalSites):
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
         interventions: str | None = None,
+        patient: str | None = None,
         deal: Literal["uneven", "horizontal", "vertical"] = "uneven",
         protection: Protection = "masking",
         device: str = "auto",
@@ -128,6 +137,7 @@ class Federation(LocalSites):
             schema: As for `simulate`.
             labels: As for `simulate`.
             interventions: As for `simulate`.
+            patient: As for `simulate`; a patient's rows stay together.
             deal: ``uneven``: unevenly, at least n / (2 n_sites) rows each (FedPC, section 4.1.1);
                 or evenly with every regime of interventions divided (``horizontal``) or dealt out
                 whole (``vertical``; Fed-CD, section 3).
@@ -140,16 +150,18 @@ class Federation(LocalSites):
             ParameterError: The seed is no whole number from 0, the number of sites is none, or the
                 rows are too few.
         """
-        from cipherdag.federation.splitting import split_regimes, split_rows
+        from cipherdag.federation.splitting import split_patients, split_regimes, split_rows
 
         if whole_number(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")
         n_sites = whole_number(n_sites, "a number of sites")
         (table,) = load_sites(
-            {"": data}, schema, labels, interventions, constants=False, relations=relations
+            {"": data}, schema, labels, interventions, patient, constants=False, relations=relations
         ).values()
         rng = np.random.default_rng(seed)
-        if deal == "uneven":
+        if table.patients is not None:
+            rows = split_patients(table.patients, n_sites, rng=rng)
+        elif deal == "uneven":
             rows = split_rows(table.rows, n_sites, rng=rng)
         elif table.interventions is None:
             raise no_interventions("no column names the interventions that are to be dealt out")
@@ -179,6 +191,7 @@ class Federation(LocalSites):
         timeout_s: float = 600.0,
         approval_s: float = 0.0,
         lacking: Mapping[str, Sequence[int]] | None = None,
+        visits: Sequence[str] = (),
     ) -> ConnectedFederation:
         """The real sites of a coordinator's study; the result has the same ``run``.
 
@@ -192,6 +205,7 @@ class Federation(LocalSites):
             approval_s: Seconds to wait for the people at the sites who decide on a plan.
             lacking: For sites that did not measure some variables the identifiers of these, from 1,
                 as ``cipherdag schema overlap`` prints them.
+            visits: The sites whose rows are visits of patients.
         """
         from cipherdag.deployment.coordinator_folder import CoordinatorFolder
         from cipherdag.federation.connected import ConnectedFederation
@@ -204,6 +218,7 @@ class Federation(LocalSites):
             timeout_s=timeout_s,
             approval_s=approval_s,
             lacking=lacking or {},
+            visits=visits,
         )
 
     @overload
@@ -263,6 +278,7 @@ class Federation(LocalSites):
         algorithm.check_measured(
             Measured(tuple(schema.unmeasured_at(site.name) for site in self.sites))
         )
+        algorithm.check_visits(max(site.table.visits for site in self.sites))
         check_required_columns(algorithm, self.sites)
         checkpoint = None
         if keep is not None:

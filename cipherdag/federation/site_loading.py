@@ -81,6 +81,7 @@ def load_sites(
     schema: Schema | str | Path | None,
     labels: Sequence[str],
     interventions: str | None,
+    patient: str | None = None,
     *,
     constants: bool = True,
     relations: bool = True,
@@ -92,9 +93,9 @@ def load_sites(
     is constant at every site is left out, and one that is constant or empty at some is kept; both
     are said.
 
-    Labels and the column of interventions stand in place of the schema's. Without ``constants``
-    constant columns stay, as a table that is still to be divided needs. If ``min_group_size`` is 0,
-    no site may lack a column; else as many sites have to lack the same columns.
+    Labels and the columns of interventions and patients stand in place of the schema's. Without
+    ``constants`` constant columns stay, as a table that is still to be divided needs. If
+    ``min_group_size`` is 0, no site may lack a column; else as many have to lack the same ones.
 
     Raises:
         DataError: Data do not fit the schema.
@@ -104,12 +105,13 @@ def load_sites(
         log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
     drafted = schema is None
     if schema is None:
-        resolved = _drafted(data, interventions, labels, overlapping=min_group_size > 0)
+        marks = (interventions, patient)
+        resolved = _drafted(data, marks, labels, overlapping=min_group_size > 0)
     else:
         resolved = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
     if min_group_size:
         resolved = _overlapping(data, resolved, min_group_size)
-    resolved = resolved.with_interventions(interventions)
+    resolved = resolved.with_interventions(interventions).with_patients(patient)
     resolved = resolved.with_labels(labels) if labels else resolved
     tables = {name: load_table(each, resolved, site=name or None) for name, each in data.items()}
     if drafted and constants:
@@ -143,7 +145,7 @@ def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schem
 
 def _drafted(
     data: Mapping[str, Data],
-    interventions: str | None,
+    marks: Sequence[str | None],
     labels: Sequence[str],
     *,
     overlapping: bool,
@@ -151,9 +153,9 @@ def _drafted(
     """A schema from all data together; any column may be constant at a site."""
     draft = infer_columns(data, overlapping=overlapping)
     draft = _all_categories(draft) if labels else draft
-    named, unclear = normalise_name(interventions or ""), []
+    named, unclear = {normalise_name(each or "") for each in marks}, []
     for column in draft.columns:
-        if column.kind != "ignore" or column.name == named:
+        if column.kind != "ignore" or column.name in named:
             continue
         if column.name in draft.constant:
             log.warning("column '%s' is left out: it holds one value only, or none", column.name)

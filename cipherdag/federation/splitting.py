@@ -48,6 +48,18 @@ def split_rows(
     return np.split(order.astype(np.int64), np.cumsum(sizes, dtype=np.int64))
 
 
+def split_patients(
+    patients: IndexArray, n_sites: int, *, rng: np.random.Generator
+) -> list[IndexArray]:
+    """Divide rows over sites as `split_rows` divides patients, shape (n,): none is torn apart.
+
+    Raises:
+        ParameterError: There are too few patients.
+    """
+    parts = split_rows(int(patients.max()) + 1, n_sites, rng=rng)
+    return [np.flatnonzero(np.isin(patients, part)) for part in parts]
+
+
 def split_regimes(
     interventions: NDArray[np.bool_],
     n_sites: int,

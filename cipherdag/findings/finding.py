@@ -147,6 +147,12 @@ class Finding(ABC):
         """The lines that a terminal prints of a finding over so many sites."""
 
     @property
+    def of_patients(self) -> str:
+        """Whose rows they are, if visits: "12,400 visits of 1,803 patients"; else empty."""
+        rows, patients = self.details.get("visits", (0, 0))
+        return f"{rows:,} visits of {patients:,} patients" if patients else ""
+
+    @property
     def opens_bits(self) -> bool:
         """True if one bit of each test was opened, and no sum of any."""
         return self.details.get("reveal") == "bits"

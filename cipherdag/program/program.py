@@ -52,6 +52,7 @@ def plan_facts(
         min_contributors=plan.min_contributors,
         measured=plan.measured,
         determined=determined if reads_relations(plan.algorithm) else NOTHING,
+        visits=plan.visits,
     )
 
 
@@ -112,6 +113,7 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
             )
     algorithm = make_algorithm(plan.algorithm, plan.parameters)
     algorithm.check_measured(facts.measured)
+    algorithm.check_visits(facts.visits)
     return Program.of(algorithm, facts)
 
 

@@ -35,6 +35,7 @@ from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.wire import Body, digest, encode
 from cipherdag.questions.presence import Measured
+from cipherdag.questions.question import MOST_VISITS
 
 PLAN_FORMAT: Final = 1
 SESSION_BYTES: Final = 16
@@ -65,11 +66,13 @@ class Member(Body, frozen=True, omit_defaults=True):
     """One site of a cohort, its pinned Ed25519 public key (32 bytes), and what it did not measure.
 
     ``lacking`` are positions of variables, ascending; the schema says the same to every site.
+    ``visits`` is above 1 where its rows are visits of patients: as many of each at most.
     """
 
     name: str
     identity: bytes
     lacking: tuple[int, ...] = ()
+    visits: Annotated[int, msgspec.Meta(ge=1, le=MOST_VISITS)] = 1
 
 
 class Plan(Body, frozen=True, kw_only=True, dict=True):
@@ -126,6 +129,11 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     def measured(self) -> Measured:
         """The variables that the sites measured."""
         return measured_by(self.cohort)
+
+    @property
+    def visits(self) -> int:
+        """Most rows of a patient at any site; 1 where every row is a person."""
+        return max((member.visits for member in self.cohort), default=1)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
 from cipherdag.questions.pooled_data import (
-    OnScales,
     check_categories,
     check_cells,
 )
@@ -63,6 +62,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
         *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS),
     )
     countable = True
+    by_patient = True
 
     @property
     def label(self) -> str:
@@ -105,6 +105,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         Quantity.ROWS, Quantity.VALUES, Quantity.COUNTS
     )
     countable = True
+    by_patient = True
 
     marks: bytes
     omitted: tuple[int, ...] = ()

@@ -21,6 +21,7 @@ class Quantity(StrEnum):
     """All that this package ever opens; the value is what people read."""
 
     ROWS = "the number of rows"
+    PATIENTS = "the number of patients"
     CATEGORIES = "how many categories columns have"
     MISSING = "which columns miss values"
     RESTRICTED = "whether a site restricts small counts"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain, combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -20,6 +20,8 @@ SIGNED_BITS = 52
 """Bits of a signed value: 256 sites' sums still fit one 64-bit word."""
 LARGEST_DEVIATION = 1 << 16
 """Most units that a value may lie from the common centre of its column."""
+LARGEST_UNIT = 1100
+"""Largest binary exponent of a common unit, of either sign: that of any float is smaller."""
 MOMENT_BITS = 66
 """Fractional bits of a sum over one declared row; each doubling of the rows takes one away."""
 
@@ -175,3 +177,27 @@ def moment_encoding(
         resolution_bits=MOMENT_BITS - math.ceil(math.log2(max_rows)),
         signed=signed,
     )
+
+
+class OnScales:
+    """Base of questions that move columns to common origins and divide them by common units."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        origins: bytes
+        units: bytes
+
+    def origin_array(self) -> FloatVector:
+        """The common origin that is subtracted from each column, shape (c,)."""
+        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+
+    def unit_array(self) -> IndexArray:
+        """The power of two that each column is then divided by, shape (c,)."""
+        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+
+    def check_scales(self) -> None:
+        """Raise ValueError unless origins are finite and no unit is beyond `LARGEST_UNIT`."""
+        origins, units = self.origin_array(), self.unit_array()
+        if not np.isfinite(origins).all() or (abs(units) > LARGEST_UNIT).any():
+            raise ValueError("origins and units must be finite")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Quantity, coarse, of_any, rounded, sums
 from cipherdag.questions.encodings import (
+    LARGEST_UNIT,
     MAX_VARIABLES,
     Encoding,
+    OnScales,
     check_ascending,
     check_blocks,
     mean_of,
@@ -21,15 +22,13 @@ from cipherdag.questions.encodings import (
     require_possible,
     segments,
 )
-from cipherdag.questions.question import KINDS_ALONE, Question, tag_of
+from cipherdag.questions.question import KINDS_ALONE, PATIENTS_COUNTED, Question, tag_of
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
 """Most categories of a column, and most cells of one table, that any site counts."""
 LOCATION_EXPONENT, LOCATION_BITS, SPREAD_BITS = 100, 50, 20
 LARGEST_LOCATION, LARGEST_SPREAD = 1024.0, 2048.0
-LARGEST_UNIT = 1100
-"""Largest binary exponent of a common unit, of either sign: that of any float is smaller."""
 FEWEST_ORDERED = 3
 """Fewest categories whose order matters."""
 _FLAGS = Quantity.MISSING, Quantity.RESTRICTED
@@ -41,16 +40,12 @@ class Columns(Question, frozen=True, tag="columns"):
     The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
     continuous one; of every continuous one a hint of location, ``asinh(2**100 mean)``, then the
     binary logarithm of its standard deviation, and 1 for it; where the deviation is 0, the
-    logarithm of its largest value instead, and 1 for that. Comparisons follow: for every variable
-    whether a value is missing; whether the site restricts small counts. If asked for, there are two
-    more per variable: whether it has three or more ordered categories; whether it has numbers of
-    few values at a site that restricts small counts, where exact sums would be counts.
+    logarithm of its largest value instead, and 1 for that. Comparisons follow: what `ColumnKinds`
+    says of missing values, small counts and, where asked, ``order`` and ``few``.
 
     The hints (``marks``) only choose a common unit and origin for `Moments`, so their means may be
-    rough: logarithms are whole, and a mean is rounded to a quarter of the power of two next to the
-    deviation. A site that restricts small counts answers 0 where it has too few rows, or values of
-    a column, to disclose. It rounds a spread that few values make up more coarsely; see
-    `cipherdag.sites.compute.descriptions.location_scale_hints`.
+    rough (`cipherdag.sites.compute.descriptions.location_scale_hints`). A site that restricts small
+    counts answers 0 where it has too few rows, or values of a column, to disclose.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -58,18 +53,19 @@ class Columns(Question, frozen=True, tag="columns"):
         order: Whether to say which variables have categories in an order.
         few: Whether to say which variables have numbers of few values that tell small counts.
         marks: Whether to answer the hints of continuous variables; else nothing is said of values.
-        every: Whether the rows are to bound all sums: a site that restricts small counts then
-            counts incomplete rows too, and answers its minimum where it has fewer rows.
+        every: Whether the rows bound all sums: incomplete ones then count, and few as the minimum.
+        visits: Most rows of a patient at any site; above 1 patients are counted, too.
     """
 
     discloses = (
         *of_any(*_FLAGS, Quantity.ORDERED, Quantity.FEW_VALUES),
-        *sums(Quantity.ROWS, Quantity.CATEGORIES, Quantity.SITES),
+        *sums(Quantity.ROWS, Quantity.PATIENTS, Quantity.CATEGORIES, Quantity.SITES),
         *rounded(Quantity.LOCATIONS),
     )
     resamplable = True
     countable = True
     opens_without_parts = True
+    by_patient = True
 
     n_variables: int
     max_rows: int = 1 << 20
@@ -77,6 +73,7 @@ class Columns(Question, frozen=True, tag="columns"):
     few: bool = False
     marks: bool = True
     every: bool = False
+    visits: int = 1
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)
@@ -87,7 +84,8 @@ class Columns(Question, frozen=True, tag="columns"):
 
     @property
     def recorded_as(self) -> frozenset[str]:
-        return frozenset({tag_of(type(self)) if self.marks else KINDS_ALONE})
+        counted = [PATIENTS_COUNTED] * (self.visits > 1)
+        return frozenset({tag_of(type(self)) if self.marks else KINDS_ALONE, *counted})
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -99,6 +97,7 @@ class Columns(Question, frozen=True, tag="columns"):
         more = [Quantity.ORDERED] * self.order + [Quantity.FEW_VALUES] * self.few
         return (
             Encoding(2, float(self.max_rows), sums(Quantity.ROWS)),
+            *[Encoding(1, float(self.max_rows), sums(Quantity.PATIENTS))] * (self.visits > 1),
             Encoding(p, float(MAX_CATEGORIES), sums(Quantity.CATEGORIES)),
             location,
             spread,
@@ -120,13 +119,13 @@ class Columns(Question, frozen=True, tag="columns"):
 
     def contributes(self, answer: FloatVector) -> BoolVector:
         """Variables of which an answer has hints of location and scale."""
-        _, _, _, _, spread, _, size, _ = segments(self.encodings, answer)
+        *_, spread, _, size, _ = segments(self.encodings, answer)
         return spread + size > 0
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
         lengths = [encoding.length for encoding in self.encodings]
         marks = [parts] * 5 * self.marks
-        first, last = (np.ones(length, dtype=bool) for length in (sum(lengths[:2]), lengths[-1]))
+        first, last = (np.ones(length, dtype=bool) for length in (sum(lengths[:-6]), lengths[-1]))
         return np.concatenate([first, *marks, last])
 
     def read(self, sums: FloatVector) -> ColumnKinds:
@@ -136,7 +135,8 @@ class Columns(Question, frozen=True, tag="columns"):
             AggregateRangeError: They contradict each other.
         """
         p = self.n_variables
-        header, categories, location, *marks, flags = segments(self.encodings, sums)
+        header, *patients, categories, location = (parts := segments(self.encodings, sums))[:-5]
+        *marks, flags = parts[-5:]
         if not self.marks:
             location, *marks = np.zeros((5, p))
         sites, rows = header
@@ -155,6 +155,8 @@ class Columns(Question, frozen=True, tag="columns"):
             restricted=bool(flags[p] > 0),
             ordered=in_order if self.order else np.zeros(p, dtype=bool),
             few=few if self.few else np.zeros(p, dtype=bool),
+            patients=int(sum(map(np.sum, patients))),
+            visits=self.visits,
         )
         self._check(kinds)
         return kinds
@@ -185,7 +187,9 @@ class ColumnKinds:
         restricted: Whether some site restricts small counts.
         ordered: Whether there are three or more categories in an order; False where not asked.
         few: Whether some site that restricts small counts has numbers of few values, whose exact
-            sums would be counts; False where not asked.
+            sums are counts; False where not asked.
+        patients: Whose rows they are; 0 where every row is a person.
+        visits: Most rows of a patient at any site.
     """
 
     rows: int
@@ -197,6 +201,13 @@ class ColumnKinds:
     restricted: bool
     ordered: BoolVector
     few: BoolVector
+    patients: int = 0
+    visits: int = 1
+
+    @property
+    def of_patients(self) -> dict[str, list[int]]:
+        """Rows and patients as details of a finding; none where every row is a person."""
+        return {"visits": [self.rows, self.patients]} if self.patients else {}
 
 
 class VariableSets(Question, frozen=True):
@@ -273,30 +284,6 @@ class Tables(VariableSets, frozen=True, tag="tables"):
         return (Encoding(cells, float(self.max_rows), self.discloses),)
 
 
-class OnScales:
-    """Base of questions that move columns to common origins and divide them by common units."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-        origins: bytes
-        units: bytes
-
-    def origin_array(self) -> FloatVector:
-        """The common origin that is subtracted from each column, shape (c,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
-
-    def unit_array(self) -> IndexArray:
-        """The power of two that each column is then divided by, shape (c,)."""
-        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
-
-    def check_scales(self) -> None:
-        """Raise ValueError unless origins are finite and no unit is beyond `LARGEST_UNIT`."""
-        origins, units = self.origin_array(), self.unit_array()
-        if not np.isfinite(origins).all() or (abs(units) > LARGEST_UNIT).any():
-            raise ValueError("origins and units must be finite")
-
-
 class Moments(OnScales, Question, frozen=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
@@ -304,9 +291,8 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     ``centred``, it also has the rows times the binary logarithm of every column's variance.
 
     Leaks:
-        Where ``centred``, sites that restrict small counts weigh their rows at random: exact sums
-        of squares of 0 and 1 tell the counts of three sites. Elsewhere such a site gives no column
-        of few values.
+        Exact sums of squares of 0 and 1 tell the counts of three sites. Sites that restrict small
+        counts weigh rows at random where ``centred``, and else give no column of few values.
 
     Attributes:
         n_variables: Number of aligned variables, p.

@@ -29,6 +29,15 @@ from cipherdag.questions.encodings import Encoding, segments
 
 MAX_REPLICATES = 1000
 """Most resamples of its rows that a site draws in a run."""
+BY_PATIENT = (
+    'Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), Effect or Describe, or '
+    "give the site one row a patient."
+)
+"""What to do where an algorithm takes rows for persons, and they are visits of patients."""
+MOST_VISITS = 1000
+"""Most rows of a patient that a plan may declare."""
+PATIENTS_COUNTED = "patients"
+"""What ledgers add where rows are visits, and patients are counted, too."""
 KINDS_ALONE = "column-kinds"
 """What ledgers call a question on kinds of columns that asks for no location of any number."""
 
@@ -53,6 +62,8 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether no part is opened where some part is not."""
     opens_without_parts: ClassVar[bool] = False
     """Whether its sums are disclosed even where no part has enough contributors."""
+    by_patient: ClassVar[bool] = False
+    """Whether a site whose rows are visits of patients answers it, or what it wraps."""
     keeps_count: ClassVar[bool] = False
     """Whether contributors that were counted once stay counted for the questions that follow."""
 
@@ -199,6 +210,7 @@ class Resampled(Question, frozen=True, tag="resampled"):
     """
 
     discloses = once_more(Quantity.RESAMPLED)
+    by_patient = True
 
     question: Question
     replicate: int

@@ -9,8 +9,8 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.disclosure import Quantity, sums
-from cipherdag.questions.encodings import Encoding, moment_encoding
-from cipherdag.questions.pooled_data import FEWEST_ORDERED, OnScales, check_categories
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.pooled_data import FEWEST_ORDERED, check_categories
 from cipherdag.questions.question import Question
 from cipherdag.statistics.regression_models import MAX_COEFFICIENTS, Regression, coefficient_count
 

@@ -13,8 +13,14 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Quantity, noisy, of_any, sums
-from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, position_sets
-from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
+from cipherdag.questions.encodings import (
+    Encoding,
+    OnScales,
+    check_blocks,
+    finest_grid,
+    position_sets,
+)
+from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.question import Question
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)

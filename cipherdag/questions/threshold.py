@@ -29,6 +29,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 
     discloses = sums(Quantity.SITES)
     resamplable = True
+    by_patient = True
 
     question: Question
 
@@ -54,6 +55,7 @@ class Suppressed(Question, frozen=True, tag="covered"):
 
     discloses = ()
     resamplable = True
+    by_patient = True
 
     question: Question
     enough: bytes

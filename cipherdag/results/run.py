@@ -81,7 +81,8 @@ class Run(RunAccount, Generic[F_co]):
     def _headline(self) -> str:
         return (
             f"{self.algorithm} over {counted(len(self.sites), 'site')}, {self.protection}: "
-            f"{counted(len(self.identifiers), 'variable')}, {self.finding.headline}, "
+            f"{counted(len(self.identifiers), 'variable')}, "
+            f"{each + ', ' if (each := self.finding.of_patients) else ''}{self.finding.headline}, "
             f"{counted(len(self.rounds), 'round')}"
         )
 
@@ -137,7 +138,10 @@ class Run(RunAccount, Generic[F_co]):
         What makes the result doubtful comes first.
         """
         report = self.report
-        lines = ["" for _ in report.warnings[:1]] + [f"WARNING: {text}" for text in report.warnings]
+        whose = self.finding.of_patients
+        lines = ["", f"{whose}, which are counted as such."] if whose else []
+        lines += ["" for _ in report.warnings[:1]]
+        lines += [f"WARNING: {text}" for text in report.warnings]
         for note in report.notes:
             lines += ["", note.title, *shortened(note.lines)]
         if truth is not None:

@@ -79,7 +79,8 @@ def run_page(
     bit_rounds = sum(map(_opens_bits, run.rounds))
     return render(
         finding.template,
-        title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}",
+        title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}"
+        + (f": {finding.of_patients}" if finding.of_patients else ""),
         run=run,
         finding=finding,
         began=min(times, default=""),

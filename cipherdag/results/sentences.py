@@ -12,9 +12,22 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
-from cipherdag.questions.disclosure import Disclosure, Whose, joined, sentences
+from cipherdag.questions.disclosure import (
+    Disclosure,
+    Quantity,
+    Whose,
+    joined,
+    sentences,
+    sums,
+)
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import KINDS_ALONE, Resampled, question_kinds, tag_of
+from cipherdag.questions.question import (
+    KINDS_ALONE,
+    PATIENTS_COUNTED,
+    Resampled,
+    question_kinds,
+    tag_of,
+)
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, Release, answers
@@ -23,6 +36,7 @@ PHRASES = {kind.name: kind.phrase for kind in RELEASE_KINDS.values()}
 DISCLOSED = {
     **{tag: kind.discloses for tag, kind in question_kinds().items()},
     KINDS_ALONE: Columns(n_variables=1, order=True, few=True, marks=False).disclosures,
+    PATIENTS_COUNTED: sums(Quantity.PATIENTS),
 }
 """By kind of question, as ledgers call it, what it discloses at most."""
 CLOSED = {tag for tag, said in DISCLOSED.items() if any(each.sealed for each in said)}
@@ -73,7 +87,8 @@ def disclosed_by(kinds: str, declared: Opened = ()) -> tuple[Disclosure, ...]:
     named = {*kinds.split("+")}
     opened = named & {*CLOSED, tag_of(Resampled)} if named & CLOSED else named
     most = joined(*(DISCLOSED.get(kind, ()) for kind in opened))
-    return tuple(each for each in most if each in declared) or most
+    counted = DISCLOSED[PATIENTS_COUNTED] if PATIENTS_COUNTED in named else ()
+    return tuple(each for each in most if each in {*declared, *counted}) or most
 
 
 def phrase(kinds: str, declared: Opened = ()) -> str:

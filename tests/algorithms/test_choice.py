@@ -7,12 +7,13 @@ from cipherdag.algorithms.choice import RULES, Circumstances, choose
 from cipherdag.algorithms.registry import ALGORITHMS
 
 CASES = [
-    ({"kind": "mixed", "n_sites": 3, "overlapping": True}, 0),
-    ({"kind": "continuous", "n_sites": 2}, 1),
-    ({"kind": "mixed", "n_sites": 3, "incomplete": 0.06}, 2),
-    ({"kind": "continuous", "n_sites": 3, "incomplete": 0.05}, 3),
-    ({"kind": "mixed", "n_sites": 3}, 4),
-    ({"kind": "discrete", "n_sites": 10}, 4),
+    ({"kind": "continuous", "n_sites": 3, "visits": True}, 0),
+    ({"kind": "mixed", "n_sites": 3, "overlapping": True}, 1),
+    ({"kind": "continuous", "n_sites": 2}, 2),
+    ({"kind": "mixed", "n_sites": 3, "incomplete": 0.06}, 3),
+    ({"kind": "continuous", "n_sites": 3, "incomplete": 0.05}, 4),
+    ({"kind": "mixed", "n_sites": 3}, 5),
+    ({"kind": "discrete", "n_sites": 10}, 5),
 ]
 
 

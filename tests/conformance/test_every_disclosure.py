@@ -253,7 +253,8 @@ def test_whatever_is_hidden_or_opened_beyond_is_caught(name, monkeypatch):
     mutants = [
         (own, "disclosures", lambda _, kept=tuple({*declared} - {gone}): kept) for gone in opened
     ]
-    unasked = next(each for each in map(Disclosure, Quantity) if each not in declared)
+    of_kinds = {each for part in parts.values() for each in type(part).discloses}
+    unasked = next(each for each in map(Disclosure, Quantity) if each not in {*declared, *of_kinds})
     for kind in {type(part) for part in parts.values()}:
         field, more = "encodings", Encoding(1, 1.0, (unasked,))
         if kind.disclosures is not Question.disclosures:  # bits are opened, and no segment

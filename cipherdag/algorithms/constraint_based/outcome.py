@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.evidence.site_differences import SiteDifference
@@ -31,6 +32,7 @@ class TestsOutcome:
             do also given their neighbours. Empty where sites were not compared.
         bootstrap: In how many replicates every edge occurs, with which ends; None for none.
         rows: Rows of all sites, where they were disclosed; else 0.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
         constraints: The background knowledge; None for none.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
@@ -48,6 +50,7 @@ class TestsOutcome:
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
     rows: int = 0
+    of_patients: Mapping[str, Any] = field(default_factory=dict)
     constraints: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
     removed_untested: BoolMatrix | None = field(repr=False, default=None)

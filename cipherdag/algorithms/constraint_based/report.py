@@ -31,7 +31,7 @@ def details_of_tests(
 ) -> dict[str, Any]:
     """The entries of a conclusion's details: pairs without a test, rows, differences of sites."""
     details = untested_details(untested, outcome.removed_untested, names)
-    details |= row_details(outcome.rows)
+    details |= {**row_details(outcome.rows), **outcome.of_patients}
     if outcome.differences:
         details[DIFFERING] = details_of(outcome.differences, names)
     return details

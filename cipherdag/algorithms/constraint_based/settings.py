@@ -103,6 +103,10 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
         by_default = self.reveal == "auto" and self.decided_by in self.bits_by_default
         return self.reveal == "bits" or by_default
 
+    def check_visits(self, visits: int) -> None:
+        """Refuse visits but with stratified evidence, whose variances allow for them."""
+        Algorithm.check_visits(self, 1 if self.decided_by == "stratified" else visits)
+
     def used(self, conclusion: Conclusion, columns: ColumnTypes | None) -> dict[str, Any]:
         """With evidence that has tests of its own no test is chosen."""
         kind = EVIDENCE.get(self.decided_by)
@@ -179,6 +183,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             min_contributors=facts.min_contributors,
             measured=facts.measured,
             determined=facts.determined,
+            visits=facts.visits,
         )
 
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:

@@ -5,7 +5,7 @@ Each column is told of by itself: no sum is of two of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -68,10 +68,12 @@ class DescribeOutcome:
     Attributes:
         summaries: What is known of every column, in units of 1 where counts are exact.
         differences: How the sites compare in each.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
     """
 
     summaries: Summaries
     differences: tuple[SiteDifference, ...]
+    of_patients: Mapping[str, Any]
 
 
 Describing = Generator["Question", "FloatVector", DescribeOutcome]
@@ -100,6 +102,9 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """Take any sites: every column is described by those that have it."""
         del measured
 
+    def check_visits(self, visits: int) -> None:
+        """Take visits of patients, too."""
+
     def ask(self, facts: Facts) -> Describing:
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.
 
@@ -115,13 +120,18 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         return over_one_cohort(self._described(facts), facts.present)
 
     def _described(self, facts: Facts) -> Describing:
-        question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
+        question = Columns(
+            n_variables=facts.n_variables, max_rows=self.max_rows, visits=facts.visits
+        )
         kinds = question.read((yield from sum_with_threshold(question, facts.min_contributors)))
         sums = self._sums(kinds)
         opened, differences = yield from gather_two(
             sum_with_threshold(sums, facts.min_contributors),
             marginal_differences(
-                kinds, min_contributors=facts.min_contributors, max_rows=self.max_rows
+                # a comparison of sites takes rows for persons
+                None if kinds.patients else kinds,
+                min_contributors=facts.min_contributors,
+                max_rows=self.max_rows,
             ),
         )
         spreads = Spreads.of(sums, opened)
@@ -134,9 +144,10 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         )
         if kinds.restricted:
             rounded = yield from rounded_summaries(spreads, counts, facts.present.n_sites)
-            return DescribeOutcome(rounded, differences)
+            return DescribeOutcome(rounded, differences, kinds.of_patients)
         counted = yield from sum_with_threshold(counts, facts.min_contributors)
-        return DescribeOutcome(exact_summaries(spreads, counts, counted), differences)
+        exact = exact_summaries(spreads, counts, counted)
+        return DescribeOutcome(exact, differences, kinds.of_patients)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:
         """Make the description of every column, by name."""
@@ -144,7 +155,10 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             rows=outcome.summaries.rows,
             columns=dict(zip(facts.names, outcome.summaries.columns, strict=True)),
             rounded_to=outcome.summaries.unit,
-            details={DIFFERING: details_of(outcome.differences, facts.names)},
+            details={
+                **outcome.of_patients,
+                DIFFERING: details_of(outcome.differences, facts.names),
+            },
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:

@@ -7,7 +7,7 @@ and its standard error follow from two more sums: those of the same estimator on
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -66,6 +66,7 @@ class EffectOutcome:
         parents: Causes of the treatment in the DAGs of each set; None of an only set.
         all_rows: How many rows the sites hold.
         left_out: Tests whether rows that miss a value differ.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
     """
 
     treatment: int
@@ -76,6 +77,7 @@ class EffectOutcome:
     parents: tuple[tuple[int, ...] | None, ...]
     all_rows: int
     left_out: tuple[LeftOut, ...]
+    of_patients: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,6 +205,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         used |= {"estimator": estimator, "adjust": ", or ".join(sets)}
         return without(used, truncate=estimator in ("ipw", "aipw"), reference=estimator != "linear")
 
+    def check_visits(self, visits: int) -> None:
+        """Take visits of patients, too."""
+
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
         """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.
 
@@ -230,7 +235,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
             hint = "; adjust names neither treatment nor outcome, which are in it anyway"
             require(twice is None, f"an effect names '{twice}' twice{hint}")
-        question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
+        question = Columns(
+            n_variables=facts.n_variables, max_rows=self.max_rows, visits=facts.visits
+        )
         kinds = question.read((yield question))
         estimator = self._chosen(kinds, treatment, outcome)
         if estimator == "standardise":
@@ -272,7 +279,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         )
         return EffectOutcome(
             treatment, outcome, estimator, tuple(every), tuple(adjust), tuple(parents),
-            kinds.rows, left,
+            kinds.rows, left, kinds.of_patients,
         )  # fmt: skip
 
     def _chosen(self, kinds: ColumnKinds, treatment: int, outcome: int) -> Estimator:
@@ -371,6 +378,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             all_rows=outcome.all_rows,
             left_out=outcome.left_out,
             sets=tuple(sets),
+            details=outcome.of_patients,
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:

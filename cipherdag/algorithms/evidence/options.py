@@ -31,6 +31,7 @@ class EvidenceSettings:
         measured: Which variables the sites measured.
         determined: Which variables follow from others.
         ranked: Whether strengths of dependence are stored, which takes 16 bytes per pair.
+        visits: Most rows of a patient at any site; 1 where every row is a person.
     """
 
     spec: CITestSpec
@@ -45,6 +46,7 @@ class EvidenceSettings:
     measured: Measured = field(default_factory=Measured)
     determined: Determined = NOTHING
     ranked: bool = False
+    visits: int = 1
 
 
 def with_second_alpha(settings: EvidenceSettings) -> EvidenceSettings:

@@ -95,6 +95,7 @@ class RaoTests(CachedFederatedCITest):
             max_rows=self._settings.max_rows,
             ordered=tuple(np.flatnonzero(self._columns.ordered).tolist()),
             n_rows=max(self._columns.rows, 1),
+            visits=self._settings.visits,
         )
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -198,6 +199,7 @@ def within_sites(
         order=True,
         marks=not bits,
         every=True,
+        visits=settings.visits,
     )
     kinds = columns.read((yield columns))
     if settings.spec.name == "fisherz" and kinds.categories.any():

@@ -98,6 +98,7 @@ def by_source(
                 min_contributors=facts.min_contributors,
                 determined=facts.determined,
                 ranked=True,
+                visits=facts.visits,
             )
             opened.append((yield from kind.source(settings, closed=closed)))
         tests = [rows.astype(np.int64) for rows in question.rows()]

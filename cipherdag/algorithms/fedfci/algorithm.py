@@ -146,7 +146,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         """
         settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
-        compared = not (self.closed or resampled)
+        compared = not (self.closed or resampled or facts.visits > 1)
         columns = source.kinds if compared else None
         if self._integrates:
             outcome, differences = yield from compare_sites_meanwhile(
@@ -167,6 +167,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             outcome,
             tests={str(method): count for method, count in source.n_tests_by_method.items()},
             rows=0 if source.kinds is None else source.kinds.rows,
+            of_patients={} if source.kinds is None else source.kinds.of_patients,
             differences=differences,
             removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),
         )

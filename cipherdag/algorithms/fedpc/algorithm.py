@@ -239,7 +239,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             return (yield from self._learn_by_votes(facts, constraints))
         settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
-        compared = not (self.closed or resampled)
+        compared = not (self.closed or resampled or facts.visits > 1)
         outcome, differences = yield from compare_sites_meanwhile(
             source.kinds if compared else None,
             settings,
@@ -295,6 +295,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             decisive=stable.decisive.of(stable.skeleton, constraints.joined, *reasons),
             separated_pairs=stable.separated_pairs,
             rows=0 if source.kinds is None else source.kinds.rows,
+            of_patients={} if source.kinds is None else source.kinds.of_patients,
             constraints=constraints,
             untested=untested,
             undirected=undirected,

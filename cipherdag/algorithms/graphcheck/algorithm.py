@@ -6,7 +6,7 @@ stratified by site, of its independence given that set.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
@@ -60,11 +60,13 @@ class GraphCheckOutcome:
         tests: The tests, as (x, y, s1, ..., sl).
         p_values: P-value of every test, NaN where it could not be done, shape (n,).
         effects: Effect size of every test; None where there is none.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
     """
 
     tests: tuple[Triplet, ...]
     p_values: FloatVector
     effects: tuple[EffectSize | None, ...]
+    of_patients: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +136,9 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         """True if bits of each test are opened, and no sum."""
         return self.reveal != "sums"
 
+    def check_visits(self, visits: int) -> None:
+        """Take visits of patients, too."""
+
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.
 
@@ -165,7 +170,9 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         undone = [facts.determined.undone(rows) for rows in asked]
         p_values[np.concatenate(undone)] = np.nan
         ordered = tuple(test for block in by_size for test in block)
-        return GraphCheckOutcome(ordered, p_values, tuple(map(source.effect, ordered)))
+        of_patients = {} if source.kinds is None else source.kinds.of_patients
+        effects = tuple(map(source.effect, ordered))
+        return GraphCheckOutcome(ordered, p_values, effects, of_patients)
 
     def _tests(self, facts: Facts) -> list[Triplet]:
         graph = CausalGraph.loads(self.graph)
@@ -189,6 +196,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             present=facts.present,
             min_contributors=facts.min_contributors,
             determined=facts.determined,
+            visits=facts.visits,
         )
 
     def conclude(self, outcome: GraphCheckOutcome, facts: Facts) -> CheckedGraph:
@@ -218,7 +226,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             tests=tests,
             alpha=self.alpha,
             correction=self.correction,
-            details={"reveal": "bits"} if self.closed else {},
+            details={**({"reveal": "bits"} if self.closed else {}), **outcome.of_patients},
         )
 
     def used(self, conclusion: CheckedGraph, columns: ColumnTypes | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Quantity, once_more, sums
-from cipherdag.questions.encodings import Encoding, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
 from cipherdag.questions.estimation.effect_stages import (
     STAGES,
     ArmMeans,
@@ -29,7 +29,7 @@ from cipherdag.questions.estimation.effect_stages import (
     Stage,
     Variance,
 )
-from cipherdag.questions.pooled_data import OnScales, check_categories
+from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression, coefficient_count
@@ -134,6 +134,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         *once_more(Quantity.CHANGED, Quantity.FOLDS),
     )
     countable = True
+    by_patient = True
     opt_in = True
     keeps_count = True
 

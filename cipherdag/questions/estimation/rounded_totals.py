@@ -44,6 +44,7 @@ class CellSizes(Question, frozen=True, tag="cell-sizes"):
     """
 
     discloses = of_one(Quantity.CELL_SIZE)
+    by_patient = True
 
     @property
     def label(self) -> str:
@@ -76,6 +77,7 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
 
     discloses = (*SurvivalCounts.rounded, *ValueCounts.rounded)
     resamplable = False
+    by_patient = True
 
     question: SurvivalCounts | ValueCounts
     unit: int

@@ -10,8 +10,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, finest_grid, moment_encoding
-from cipherdag.questions.pooled_data import OnScales, check_categories
+from cipherdag.questions.encodings import Encoding, OnScales, finest_grid, moment_encoding
+from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
 

@@ -63,6 +63,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     """
 
     discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT, Quantity.LEVELS)
+    by_patient = True
 
     question: RaoSums
     levels: tuple[float, ...]
@@ -182,10 +183,13 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         in_rows = np.where(table, n_rows / 4.0 + 1.0, n_rows)
         scores = np.where(several, MOST_SCORE * question.root, in_rows)
         variances = np.where(table, n_rows / 8.0 + 1.0, MOST_VARIANCE * n_rows)
-        means = np.where(several, question.sizes * question.root, variances)
+        means = np.where(several, question.sizes * question.root, variances) * question.visits
         most = np.ceil(np.ldexp(scores, self._grid))[question.owner]
         parts = [
-            np.ldexp(most_of_threshold(means, n_sites, form_level(each)), 2 * self._grid)
+            np.ldexp(
+                most_of_threshold(means, n_sites, form_level(each), question.visits),
+                2 * self._grid,
+            )
             for each in self._compared
         ]
         one = np.ones(question.n_tests)

@@ -25,7 +25,7 @@ from cipherdag.questions.ci_tests import tests_of
 from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import MOST_VISITS, Question
 from cipherdag.questions.regression_steps import check_ordered
 from cipherdag.questions.weighted_evidence import check_triplets
 from cipherdag.statistics.regression_models import (
@@ -94,11 +94,14 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
         n_rows: Rows of all sites, at least 1.
         max_rows: Declared bound of a site's rows.
         ordered: Positions of variables with three or more categories in an order, ascending.
+        visits: Most rows of a patient at any site; 1 where every row is a person. Variances then
+            take a patient's rows together (`cipherdag.sites.compute.score_tests.patients`).
     """
 
     discloses = sums(Quantity.SCORES, Quantity.SITE_SCORES, Quantity.TEST_ROWS, Quantity.SITES)
     resamplable = True
     countable = True
+    by_patient = True
 
     categories: tuple[int, ...]
     counts: tuple[int, ...]
@@ -106,6 +109,7 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     n_rows: int
     max_rows: int = 1 << 20
     ordered: tuple[int, ...] = ()
+    visits: int = 1
 
     def __post_init__(self) -> None:
         check_categories(self.categories, self.max_rows)
@@ -113,6 +117,8 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
         check_triplets(self.counts, self.members, len(self.categories), self.max_rows)
         if not 1 <= self.n_rows < MOST_ROWS:
             raise ValueError("there are rows, and fewer than 2**32")
+        if not 1 <= self.visits <= MOST_VISITS:
+            raise ValueError(f"a patient has 1 to {MOST_VISITS} rows")
 
     @property
     def label(self) -> str:
@@ -205,11 +211,12 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
         count, rows = int(self.sizes.sum()), float(self.max_rows)
         score = max(rows, MOST_SCORE * self.root)
         mean = max(MOST_VARIANCE * rows, float(self.sizes.max(initial=1)) * self.root)
+        mean *= self.visits
         of_scores = partial(Encoding, discloses=sums(Quantity.SCORES), resolution_bits=SUM_BITS)
         return (
             of_scores(length=count, bound=score, signed=True),
             of_scores(length=self.n_tests, bound=mean),
-            of_scores(length=len(self.several), bound=2.0 * mean),
+            of_scores(length=len(self.several), bound=2.0 * mean * self.visits),
             Encoding(
                 self.n_tests,
                 MOST_SITE_SCORE,

@@ -79,17 +79,26 @@ def form_threshold(mean: FloatVector, spread: FloatVector, level: float) -> Floa
     return mean * _quantile(ratio, np.array([level]))
 
 
-def most_of_threshold(mean: FloatVector, n_sites: int, level: float) -> FloatVector:
+def most_of_threshold(
+    mean: FloatVector, n_sites: int, level: float, visits: int = 1
+) -> FloatVector:
     """A bound of the sum of parts, where no row counts for more than 1 in a form, shape (B,).
 
     Args:
         mean: The largest sum of the sites' means, shape (B,).
         n_sites: How many sites there are.
         level: Level of the forms.
+        visits: Most rows that belong together, as those of a patient do.
     """
     one = form_threshold(np.ones(1), np.ones(1), level)
-    # r^2 (1 - r) is 4 / 27 at most, and f^2 at most a^2 + a / 2
-    return mean * (np.maximum(one, 1.0) + one / 8.0) + n_sites * RARE / 2.0 * one**2
+    # r^2 (1 - r) is 4 / 27 at most, and f at most `most_spread`
+    rare = n_sites * RARE / 2.0 * one**2 * visits**2
+    return mean * (np.maximum(one, 1.0) + one / 8.0) + rare
+
+
+def most_spread(mean: float, visits: int) -> float:
+    """The largest f, of a and the most rows that belong together: f^2 = a^2 + a visits^2 / 2."""
+    return math.sqrt(mean * mean + mean * visits * visits / 2.0)
 
 
 def _quantile(ratio: FloatVector, level: FloatVector) -> FloatVector:

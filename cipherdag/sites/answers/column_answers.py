@@ -42,6 +42,9 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
     p, numbers, min_cell_size = view.n_variables, view.sides == 0, view.min_cell_size
     every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
+    persons = view.persons
+    # a site of few patients says nothing, but a bound of all sums needs every row
+    shown_rows = rows if persons >= min_cell_size or question.every else 0
     missing = np.array([view.open_rows.missing(v).any() for v in range(p)], dtype=bool)
     hints = np.zeros((5, p))  # location, then spread and size, each with a 1 if there is one
     if question.marks:
@@ -49,7 +52,8 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
         hints[:, numbers] = column_hints(columns, min_cell_size)
     shown = hints[:, : p * question.marks]
     restricted = min_cell_size > 1
-    parts = [[1, rows if rows >= min_cell_size else 0], view.sides, *shown, missing, [restricted]]
+    counted = [max(persons, min_cell_size)] if question.visits > 1 else []
+    parts = [[1, shown_rows], counted, view.sides, *shown, missing, [restricted]]
     if question.order:
         parts.append(np.isin(np.arange(p), view.ordered))
     parts += [view.few_values] if question.few else []

@@ -9,7 +9,7 @@ from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ValueCounts
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals
+from cipherdag.questions.estimation.rounded_totals import LARGEST_UNIT, CellSizes, RoundedTotals
 from cipherdag.questions.estimation.survival import (
     HazardSteps,
     HazardSums,
@@ -27,6 +27,7 @@ from cipherdag.sites.compute.models.effect_answer import effect_answer
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
 from cipherdag.sites.compute.models.steps import regression_steps
 from cipherdag.sites.compute.models.survival_rows import check_study, counts_up_to, survival_answer
+from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.score_tests.site_scores import SiteScores
 from cipherdag.statistics.regression_models import Regression
 
@@ -66,7 +67,13 @@ def scores(question: RaoSums, view: SiteView) -> FloatVector:
     site_scores = view.remember(
         "scores",
         None,
-        lambda: SiteScores(view.categories, view.raw_column, lambda: view.all_counts, view.device),
+        lambda: SiteScores(
+            view.categories,
+            view.raw_column,
+            lambda: view.all_counts,
+            view.device,
+            None if view.patients is None else Patients(view.patients),
+        ),
     )
     return site_scores.answer(question)
 
@@ -127,15 +134,22 @@ def survival(
 
 @answers(CellSizes)
 def cell_sizes(question: CellSizes, view: SiteView) -> FloatVector:
-    """Which numbers the site's min_cell_size is larger than."""
-    return question.answer_of(view.min_cell_size)
+    """Which numbers the site's unit of counts is larger than."""
+    if view.unit > LARGEST_UNIT:
+        raise PolicyRefusedError(
+            f"counts would be in units of {view.unit} rows, as a patient has that many visits",
+            remedy=f"Take fewer rows of each patient, so that none has more than "
+            f"{LARGEST_UNIT // view.min_cell_size}.",
+        )
+    return question.answer_of(view.unit)
 
 
 @answers(RoundedTotals)
 def rounded_counts(question: RoundedTotals, view: SiteView) -> IndexArray:
     """Exact counts, of whose totals nothing but whole units is opened."""
-    if question.unit < view.min_cell_size:
+    if question.unit < view.unit:
         raise PolicyRefusedError("counts in smaller units than the site's min_cell_size")
+    view.check_persons(question.question)
     view.spend(1)
     counted = question.question
     if isinstance(counted, ValueCounts):

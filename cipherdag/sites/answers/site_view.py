@@ -18,7 +18,7 @@ from cipherdag.errors import BoundExceededError, MalformedMessageError, PolicyRe
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.local_beliefs import LocalBeliefs
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import BY_PATIENT, Question
 from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.registry import answer_to
 from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
@@ -32,6 +32,10 @@ from cipherdag.sites.compute.scores.scores import LocalScores
 from cipherdag.sites.table.site_table import SiteTable
 
 Value = TypeVar("Value")
+COUNTS_ROWS = "the question counts rows, and this site's rows are visits of patients"
+SAY_VISITS = (
+    "Plan with --visits SITE, in Python connect(visits=[...]), for each site whose rows are visits."
+)
 
 log = logging.getLogger("cipherdag.site")
 
@@ -146,6 +150,10 @@ class SiteView:
         return np.concatenate([self._answer(part) for part in question.parts])
 
     def _answer(self, question: Question) -> FloatVector:
+        self.check_persons(question)
+        if getattr(question, "visits", self._visits) < self._visits:
+            what = "the plan takes rows for persons, and this site's are visits of patients"
+            raise PolicyRefusedError(what, remedy=SAY_VISITS)
         if not question.fits(self.categories, self.ordered):
             raise MalformedMessageError(
                 "the question is about other columns than the site's schema has"
@@ -199,7 +207,7 @@ class SiteView:
     @cached_property
     def all_rows(self) -> Rows:
         """All rows, incomplete ones too."""
-        return Rows(self.all_codes, self.all_values, self.categories)
+        return Rows(self.all_codes, self.all_values, self.categories, patients=self.patients)
 
     @cached_property
     def open_rows(self) -> Rows:
@@ -226,6 +234,21 @@ class SiteView:
     def rows(self) -> int:
         """The number of rows over which joint sums of columns run."""
         return len(self.open_rows)
+
+    @property
+    def patients(self) -> IndexArray | None:
+        """Whose visit each of all rows is, shape (n,); None where every row is a person."""
+        return None if self.table is None else self.table.patients
+
+    @property
+    def _visits(self) -> int:
+        return 1 if self.table is None else self.table.visits
+
+    @cached_property
+    def persons(self) -> int:
+        """The number of persons in the rows over which joint sums of columns run."""
+        patients = self.open_rows.patients
+        return self.rows if patients is None else len(np.unique(patients))
 
     @property
     def discrete(self) -> bool:
@@ -257,7 +280,13 @@ class SiteView:
     @cached_property
     def described(self) -> DescribedColumns:
         """All rows, column by column, without those that the threshold rule withholds."""
-        return DescribedColumns(self.all_rows, min_cell_size=self.min_cell_size)
+        return DescribedColumns(self.all_rows, min_cell_size=self.unit)
+
+    @cached_property
+    def unit(self) -> int:
+        """How many rows are of at least ``min_cell_size`` persons, whoever's rows they are."""
+        most_visits = 1 if self.patients is None else int(np.bincount(self.patients).max())
+        return self.min_cell_size * most_visits
 
     @cached_property
     def device(self) -> Device:
@@ -291,9 +320,14 @@ class SiteView:
             return None
         return self.cell_keys if self.parent is None else self.parent.cell_keys
 
+    def check_persons(self, question: Question) -> None:
+        """Refuse a question that takes rows for persons where they are visits."""
+        if self.patients is not None and not question.by_patient:
+            raise PolicyRefusedError(COUNTS_ROWS, remedy=BY_PATIENT)
+
     def check_min_rows(self) -> None:
         """Refuse a question at a site with fewer rows than ``min_cell_size``."""
-        if self.rows < self.min_cell_size:
+        if self.persons < self.min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
 
     def check_tables(self, withheld: BoolVector) -> None:
@@ -348,11 +382,11 @@ class SiteView:
         return self.keyed(rows_digest(b"cipherdag resampled rows", self.all_codes, self.all_values))
 
     def resampled_rows(self, replicate: int, seed: int) -> IndexArray:
-        """Positions of a replicate's rows: as many as there are, drawn with replacement."""
+        """Positions of a replicate's rows, or patients: as many as there are, with replacement."""
         number = seed.to_bytes(8, "big") + replicate.to_bytes(8, "big")
         entropy = hashlib.sha256(self._resampling_key + number).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))
-        n = len(self.all_rows)
+        n = len(self.all_rows) if self.patients is None else int(self.patients.max()) + 1
         return rng.integers(n, size=n)
 
     def resampled(self, replicate: int, seed: int) -> SiteView:
@@ -362,7 +396,8 @@ class SiteView:
         table = self.table
 
         def draw() -> SiteView:
-            rows = table.take(self.resampled_rows(replicate, seed))
+            drawn = self.resampled_rows(replicate, seed)
+            rows = table.take(drawn) if table.patients is None else table.take_patients(drawn)
             return replace(
                 self, all_codes=rows.codes, all_values=rows.values, parent=self, table=rows
             )

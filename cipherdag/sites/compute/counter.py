@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import IndexArray
+from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.sites.compute.device import IN_CACHE, PROCESSOR, Device, most_elements, placed
 from cipherdag.sites.compute.processor_counts import (
     AVAILABLE,
@@ -109,8 +109,13 @@ class DiscreteColumns:
 
     def complete_codes(self, positions: IndexArray) -> IndexArray:
         """Returns the codes of the rows without a missing value among some variables, (n', k)."""
+        return self.codes_and_rows(positions)[0]
+
+    def codes_and_rows(self, positions: IndexArray) -> tuple[IndexArray, BoolVector]:
+        """Returns `complete_codes`, and which rows they are of, shape (n,)."""
         codes = host(self._columns[like(positions, self._columns)]).T
-        return codes[(codes >= 0).all(axis=1)].astype(np.int64)
+        complete: BoolVector = np.asarray((codes >= 0).all(axis=1))
+        return codes[complete].astype(np.int64), complete
 
     def tables(self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape) -> Array:
         """Counts tables, (configurations, rows, columns, B), of x and y, (B,), given (B, l)."""

@@ -33,12 +33,14 @@ class Rows:
         values: Numbers, shape (n, p), NaN where missing and for categories; None without any.
         categories: Number of categories of every variable, 0 for a number.
         weights: About 1, where a site weighs its rows, shape (n,); None where all weigh the same.
+        patients: Whose visit a row is, shape (n,); None where every row is a person.
     """
 
     codes: NDArray[np.integer] | None
     values: NDArray[np.float64] | None
     categories: tuple[int, ...]
     weights: FloatVector | None = None
+    patients: IndexArray | None = None
 
     def __len__(self) -> int:
         array = self.values if self.codes is None else self.codes
@@ -82,6 +84,7 @@ class Rows:
             None if self.values is None else self.values[index],
             self.categories,
             None if self.weights is None else self.weights[index],
+            None if self.patients is None else self.patients[index],
         )
 
 
@@ -93,16 +96,23 @@ def has_levels(column: FloatVector, categories: int) -> bool:
     return few and len(np.unique(column)) <= min(FEW_LEVELS, len(column) - 1)
 
 
-def smallest_cell(columns: Iterable[FloatVector]) -> int:
-    """The smallest nonzero count in the joint table of columns; 0 without any row or column."""
+def smallest_cell(columns: Iterable[FloatVector], patients: IndexArray | None = None) -> int:
+    """The smallest nonzero count of rows, or of patients, in the joint table of columns.
+
+    0 without any row or column.
+    """
     cell: IndexArray | None = None
-    counts = np.zeros(1, dtype=np.int64)
     for column in columns:
         _, level = np.unique(column, return_inverse=True)
         # numbered anew each time, so that no product of many levels overflows
         joint = level if cell is None else cell * (int(level.max(initial=0)) + 1) + level
-        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
-    return int(counts.min()) if len(counts) else 0
+        cell = np.unique(joint, return_inverse=True)[1]
+    if cell is None:
+        return 0
+    if patients is not None:
+        cell = np.unique(np.column_stack([cell, patients]), axis=0)[:, 0]
+    counts = np.bincount(cell)
+    return int(counts[counts > 0].min(initial=len(cell)))
 
 
 def few_valued(values: NDArray[np.float64]) -> BoolVector:

@@ -27,6 +27,7 @@ from cipherdag.sites.drafts.guessing import (
     with_missing,
 )
 from cipherdag.sites.drafts.related_columns import related_columns
+from cipherdag.sites.drafts.repeated_keys import key_suspicions, possible_keys
 from cipherdag.sites.drafts.suspicions import column_suspicions, suspicious_numbers
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.drafts.tally import (
@@ -43,7 +44,7 @@ from cipherdag.sites.table.file_description import DescribedFile, FileDescriptio
 from cipherdag.sites.table.names import hidden_character, is_plain_number, normalise_value
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import UNMEASURED, load_table
+from cipherdag.sites.table.site_table import UNMEASURED, SiteTable, load_table
 
 _FEWEST_ROWS_TO_SHOW = 5
 _WRITTEN = "At a real site copy its table as [source] into site.toml."
@@ -205,7 +206,26 @@ def infer_schema(sources: TableSource | Sequence[TableSource]) -> Schema:
         return replace(schema, comment=" ".join([*looks, comment]))
     rows = (f"LOOK: {each}" for table in tables for each in row_suspicions(table))
     odd = dict.fromkeys([*looks, *rows])
+    schema = _with_keys(schema, sources, tables)
     return replace(schema, relations=related_columns(*tables), comment=" ".join(odd))
+
+
+def _with_keys(
+    schema: Schema, sources: Sequence[TableSource], tables: Sequence[SiteTable]
+) -> Schema:
+    """The draft with the question whether a column says whose visit a row is."""
+    said: dict[str, str] = {}
+    for source, table in zip(sources, tables, strict=True):
+        said |= {
+            name: str(each) for name, each in key_suspicions(source, table, possible_keys(schema))
+        }
+    columns = (
+        replace(column, comment=f"{column.comment} LOOK: {said[column.name]}".strip())
+        if column.name in said
+        else column
+        for column in schema.columns
+    )
+    return replace(schema, columns=tuple(columns))
 
 
 def _called(source: TableSource, number: int) -> str:

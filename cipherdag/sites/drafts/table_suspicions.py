@@ -87,15 +87,15 @@ def _marks(table: SiteTable) -> NDArray[np.uint64]:
 
 def _serial(table: SiteTable) -> Iterator[Suspicion]:
     """Rows that are like those before them, in what the order of the file does not explain."""
-    if table.rows < FEWEST_ROWS:
+    if table.rows < FEWEST_ROWS or table.schema.answered:
         return
     first = table.take(np.arange(min(table.rows, MOST_ROWS)))
     columns = column_values([first])
-    ranked = [_ranked(entry) for entry in columns]
-    sorted_by = [entry for entry in ranked if _in_order(entry)]
+    ranks_of = [ranked(entry) for entry in columns]
+    sorted_by = [entry for entry in ranks_of if _in_order(entry)]
     following = [
         entry.name
-        for entry, ranks in zip(columns, ranked, strict=True)
+        for entry, ranks in zip(columns, ranks_of, strict=True)
         if not _in_order(ranks) and _follows_itself(_without_trend(ranks, sorted_by))
     ]
     if following:
@@ -104,11 +104,13 @@ def _serial(table: SiteTable) -> Iterator[Suspicion]:
             f"Rows are like those before them in {first_of(following, FEW_SHOWN)}, as in a time "
             "series, repeated visits, or wards one after the other. Tests and scores take rows as "
             "independent: their p-values and intervals are then far too small.",
-            "Keep one row of each person, or rows far enough from each other in time.",
+            'If a column says whose row it is, name it (kind = "patient", or --patient). Else keep '
+            "one row of each person, or rows far enough from each other in time; if no person has "
+            'two rows, write rows = "persons" at the top of schema.toml.',
         )
 
 
-def _ranked(entry: ColumnValues) -> Numbers:
+def ranked(entry: ColumnValues) -> Numbers:
     """Ranks of numbers, or codes of two or more categories, NaN where missing, shape (n,)."""
     values = comparable(entry)
     missing = np.isnan(values)

@@ -70,10 +70,12 @@ def plan_lines(
         *[line for text in (plan.requester, sites, plan.purpose) for line in _mixed_lines(text)],
         *_protection_lines(plan, opens),
         *_lacking_lines(plan),
+        *_visit_lines(plan),
     ]
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
         algorithm.check_measured(plan.measured)
+        algorithm.check_visits(plan.visits)
         promise = algorithm.concludes.promise
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
@@ -169,6 +171,15 @@ def _lacking_lines(plan: Plan) -> list[str]:
         "Sums over different groups can be subtracted: what remains covers a whole group at least."
     )
     return lines
+
+
+def _visit_lines(plan: Plan) -> list[str]:
+    """The line on sites whose rows are visits of patients, and what is disclosed of these."""
+    names = ", ".join(member.name for member in plan.cohort if member.visits > 1)
+    if not names:
+        return []
+    counted = "The number of patients of all sites is disclosed; keys of patients stay here."
+    return [f"Rows are visits of patients, of each {plan.visits} at most: {names}. {counted}"]
 
 
 def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:

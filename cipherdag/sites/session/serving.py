@@ -117,7 +117,8 @@ def open_site(
         budget=budget.spend,
         keyed=key,
     )
-    about = rows_digest(ROWS_PURPOSE, table.codes, table.values, table.interventions)
+    patients = () if table.patients is None else (table.patients,)
+    about = rows_digest(ROWS_PURPOSE, table.codes, table.values, table.interventions, *patients)
     shown = key(digest(b"rows", canonical, about))
     _look_at(table, shown, looked_at)
     profile = SiteProfile(

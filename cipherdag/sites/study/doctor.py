@@ -22,6 +22,7 @@ from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
 from cipherdag.sites.drafts.related_columns import contradicted, related_columns
+from cipherdag.sites.drafts.repeated_keys import key_suspicions
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases
@@ -30,7 +31,7 @@ from cipherdag.sites.study.checks import CheckResult, certificate_checks, connec
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.cells import TextCells
-from cipherdag.sites.table.reading import open_table
+from cipherdag.sites.table.reading import TableSource, open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
@@ -203,6 +204,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         return
     yield CheckResult("data", "ok", f"readable and as the schema says, {table.kind}")
     yield _suspicions(table)
+    yield _whose(table, site.data_source(settings))
     yield _relations(table)
     if policy is not None:
         yield from _limits(table, policy)
@@ -233,6 +235,18 @@ def _suspicions(table: SiteTable) -> CheckResult:
         "the cells, or declare missing, synonyms, unit or plausible in schema.toml."
     )
     return CheckResult("odd values", "warn", _listed([*odd], "; "), fix)
+
+
+def _whose(table: SiteTable, source: TableSource) -> CheckResult:
+    """Check whether rows may be visits of patients, until the schema says it."""
+    odd = [name for name, _ in key_suspicions(source, table, table.schema.ignored)]
+    if not odd:
+        return CheckResult("whose rows", "ok", "no column seems to say whose visit a row is")
+    fix = (
+        'Write kind = "patient" for such a column in schema.toml; or, if no person has two rows, '
+        'rows = "persons" at its top. Without it every row counts as a person.'
+    )
+    return CheckResult("whose rows", "warn", f"values repeat: {_listed(odd, ', ')}", fix)
 
 
 def _relations(table: SiteTable) -> CheckResult:

@@ -20,12 +20,14 @@ from cipherdag.sites.table.names import (
     visible,
 )
 
-ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "ignore"]
+ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "patient", "ignore"]
 
 Listed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Texts by the text that they belong to, such as spellings by their category."""
 
-NO_VARIABLE = ("intervention", "ignore")
+MARKS = ("intervention", "patient")
+"""Kinds that say something of rows; a table has one column of each at most."""
+NO_VARIABLE = (*MARKS, "ignore")
 _MARKS = ("ordered", "allow_constant", "label")
 _NUMBERS = ("continuous", "binned", "ignore")
 _KIND_NAMES = ", ".join(get_args(ColumnKind))
@@ -38,7 +40,8 @@ class Column:
     Attributes:
         name: Name in the file.
         kind: "continuous", "discrete", "binned", "intervention" for the one that names the
-            intervened variables of each row, or "ignore" for one that takes no part.
+            intervened variables of each row, "patient" for the one that says whose visit a row is,
+            or "ignore" for one that takes no part.
         categories: Values of a discrete column; a value's code is its position.
         edges: Cuts e1 < e2 < ... of a binned column: bins (-inf, e1], (e1, e2], ..., (ek, inf).
         ordered: Whether categories or bins are in an order, the one in which they are listed.
@@ -199,16 +202,16 @@ class Column:
         rules = (
             (kind not in get_args(ColumnKind), f"kind '{kind}' is none of {_KIND_NAMES}"),
             (self.categories and kind not in {"discrete", "ignore"}, f"{kind} has no categories"),
-            (self.label and kind == "intervention", "a column of interventions is no label"),
+            (self.label and kind in MARKS, f"a column of {kind}s is no label"),
             (edges and kind not in {"binned", "ignore"}, f"{kind} has no edges"),
-            (self.unmeasured_at and kind == "intervention", "interventions are not measured"),
+            (self.unmeasured_at and kind in MARKS, f"{kind}s are not measured"),
             (
                 kind == "discrete" and len(self.categories) < fewest,
                 f"a discrete column needs at least {fewest} categories",
             ),
             (kind == "binned" and not edges, "a binned column needs at least one edge"),
             (
-                self.ordered and kind in {"continuous", "intervention"},
+                self.ordered and kind in {"continuous", *MARKS},
                 f"{kind} has no categories in an order",
             ),
             (

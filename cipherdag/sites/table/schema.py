@@ -14,19 +14,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
-from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
+from cipherdag.sites.table.column import _MARKS, MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
 
 Given = TypeVar("Given")
 _COMMENT_WIDTH = 96
+PERSONS = "persons"
+"""What `Schema.rows` is where each person has one row."""
 _TEXTS = ("unit", "date")
 _TABLES = ("synonyms", "concepts")
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
@@ -37,7 +39,9 @@ _PREAMBLE = """\
 #                   "binned": numbers cut at `edges` [e1, e2, ...] into the bins
 #                   (-inf, e1], (e1, e2], ..., (last, inf); "ignore": not part of the study;
 #                   "intervention": names the variable that was intervened on in each row,
-#                   several separated by ";"; an empty field means none
+#                   several separated by ";"; an empty field means none;
+#                   "patient": says whose row it is, where a person has several; it stays at the
+#                   site, and other sites may call theirs otherwise or have none
 #   categories      the values of a discrete column; 1, "1" and "1.0" are the same, "01" is not
 #   ordered         true: the categories or bins stand in their order, lowest or highest first;
 #                   the evidence "glm" makes use of it
@@ -62,6 +66,8 @@ _PREAMBLE = """\
 #                   is constant; "function": the first follows from the others
 #   columns         their names; a relation is void where one of them takes no part
 #
+# rows = "persons" at the top says that no person has two rows, where a draft asks.
+#
 # Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
 """
 _SOURCES = """\
@@ -79,16 +85,18 @@ class Schema:
         relations: Which of them determine one another, by name.
         comment: What a draft says of the rows, for a person to read.
         sources: How files are written, by their names, where no other description is given.
+        rows: "persons" where the site says that no person has two rows; else empty.
 
     Raises:
         SchemaError: If two names are equal after normalisation, no column is a variable, two
-            name interventions, or a relation names no column.
+            name interventions or patients, or a relation names no column.
     """
 
     columns: tuple[Column, ...]
     relations: tuple[Relation[str], ...] = ()
     comment: str = field(default="", compare=False)
     sources: Mapping[str, FileDescription] = field(default_factory=dict, compare=False)
+    rows: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -100,9 +108,12 @@ class Schema:
             )
         if not self.names:
             raise SchemaError("no column takes part in the study")
-        marks = [column.name for column in self.columns if column.kind == "intervention"]
-        if len(marks) > 1:
-            raise SchemaError(f"'{marks[0]}' already names the interventions", column=marks[1])
+        for kind in MARKS:
+            marks = [column.name for column in self.columns if column.kind == kind]
+            if len(marks) > 1:
+                raise SchemaError(f"'{marks[0]}' already names the {kind}s", column=marks[1])
+        if self.rows not in ("", PERSONS) or (self.rows and self.patient is not None):
+            raise SchemaError(f'rows is "{PERSONS}", and then no column is of kind "patient"')
         for name in (name for relation in self.relations for name in relation.columns):
             if name not in names:
                 raise SchemaError("a relation names this column, which is none", column=name)
@@ -116,6 +127,16 @@ class Schema:
     def intervention(self) -> Column | None:
         """The column that names the intervened variables of each row, if there is one."""
         return next((column for column in self.columns if column.kind == "intervention"), None)
+
+    @cached_property
+    def patient(self) -> Column | None:
+        """The column that says whose visit a row is, if there is one; it is the site's alone."""
+        return next((column for column in self.columns if column.kind == "patient"), None)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the site has said if persons have several rows."""
+        return self.patient is not None or self.rows == PERSONS
 
     @cached_property
     def variables(self) -> tuple[Column, ...]:
@@ -179,12 +200,20 @@ class Schema:
 
     def with_interventions(self, name: str | None) -> Schema:
         """A copy in which this column names the interventions; SchemaError if there is none."""
+        return self._marked(name, "intervention")
+
+    def with_patients(self, name: str | None) -> Schema:
+        """A copy in which this column says whose row it is; SchemaError if there is none."""
+        marked = self._marked(name, "patient")
+        return marked if name is None else replace(marked, rows="")
+
+    def _marked(self, name: str | None, kind: Literal["intervention", "patient"]) -> Schema:
         if name is None:
             return self
         column = next((c for c in self.columns if c.name == normalise_name(name)), None)
         if column is None:
             raise SchemaError("there is no such column", column=visible(name))
-        mark = Column(name=column.name, kind="intervention", missing=column.missing)
+        mark = Column(name=column.name, kind=kind, missing=column.missing)
         columns = tuple(mark if c is column else c for c in self.columns)
         return replace(self, columns=columns)
 
@@ -225,7 +254,8 @@ class Schema:
         """Read a schema from TOML text; raises SchemaError, which names ``file``, if it is none."""
         try:
             content = parse(text)
-            return cls(_columns(content), _relations(content), sources=_sources(content))
+            rows = str(content.get("rows", ""))
+            return cls(_columns(content), _relations(content), sources=_sources(content), rows=rows)
         except SchemaError as error:
             error.file = file
             raise
@@ -237,6 +267,7 @@ class Schema:
         relations = map(_relation_toml, self.relations)
         said = [f"# {line}" for line in textwrap.wrap(self.comment, _COMMENT_WIDTH)]
         head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
+        head += f'rows = "{self.rows}"\n' if self.rows else ""
         sources = (
             "\n".join([f"[sources.{_quoted(file)}]", *each.lines(), ""])
             for file, each in sorted(self.sources.items())
@@ -267,7 +298,7 @@ class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
-    check_keys(content, ("columns", "relations", "sources"))
+    check_keys(content, ("columns", "relations", "sources", "rows"))
     tables = content.get("columns")
     if not isinstance(tables, dict):
         raise SchemaError('there is no table of columns, such as [columns."age"]')

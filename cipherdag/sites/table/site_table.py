@@ -30,6 +30,7 @@ from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.stored_rows import StoredRows, check_fits, code_type, taken_rows
+from cipherdag.sites.table.visits import MAX_VISITS, PatientReader, numbered, rows_of, rows_taken
 
 NEVER_MEASURED = (
     "If the site did not measure it, name the site under unmeasured_at of the column in "
@@ -58,6 +59,8 @@ class SiteTable:
             columns of discrete variables; None if there is no continuous variable.
         interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
             the schema names no column for it.
+        patients: Whose visit a row is, whole numbers from 0, shape (n,); None where every row is a
+            person.
         folder: Where codes and values lie that are more than memory should hold, as
             `stored_rows` says; None: where the system keeps temporary files.
     """
@@ -68,6 +71,7 @@ class SiteTable:
     codes: CodeArray | None = field(repr=False)
     values: ValueArray | None = field(repr=False)
     interventions: NDArray[np.bool_] | None = field(repr=False, default=None)
+    patients: IndexArray | None = field(repr=False, default=None)
     folder: Path | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
@@ -79,6 +83,11 @@ class SiteTable:
         if self.codes is not None and self.values is not None:
             return "mixed"
         return "continuous" if self.codes is None else "discrete"
+
+    @property
+    def visits(self) -> int:
+        """Most rows that a patient may have: 1 where every row is a person."""
+        return 1 if self.patients is None else MAX_VISITS
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -143,7 +152,14 @@ class SiteTable:
             codes=None if self.codes is None else taken_rows(self.codes, rows, self.folder),
             values=None if self.values is None else self.values[rows],
             interventions=None if self.interventions is None else self.interventions[rows],
+            patients=None if self.patients is None else numbered(self.patients[rows]),
         )
+
+    def take_patients(self, drawn: IndexArray) -> SiteTable:
+        """The table of some patients with all their rows; one drawn twice counts as two."""
+        assert self.patients is not None, "rows are visits"
+        rows, whose = rows_of(self.patients, drawn)
+        return replace(self.take(rows), patients=whose)
 
     def narrowed(self, schema: Schema) -> SiteTable:
         """The table of fewer variables, by a schema that ignores the others."""
@@ -216,15 +232,15 @@ def load_table(
     described = schema.described(source)
     with open_table(described, site=site) as table, _stores(schema, folder) as (codes, values):
         readers = _match_columns(table, schema, site)
-        marks, column = None, schema.intervention
-        if column is not None:
-            marks = MarksReader(column, table.names.index(column.name), schema.names)
+        marks, whose = _readers_of_rows(schema, table)
         rows = 0
         for chunk in table.chunks:
             rows += len(chunk[0])
             _read_chunk(readers, chunk, codes, values)
             if marks is not None:
                 marks.read(chunk[marks.position])
+            if whose is not None:
+                whose.read(chunk[whose.position])
         check_row_count(rows, file=table.file, site=site)
         whole_codes = None if codes is None else codes.by_columns()
         whole_values = None if values is None else values.by_rows()
@@ -242,6 +258,7 @@ def load_table(
             reader.raise_fault(table.location_of)
         if marks is not None:
             marks.raise_fault(table.location_of)
+        loaded = loaded if whose is None else _by_patients(loaded, whose.patients(), table, site)
         _check_varies(loaded, list(readers))
     except DataError as error:
         error.file, error.rows, error.site = table.file, rows, site
@@ -249,10 +266,31 @@ def load_table(
     return loaded
 
 
+def _readers_of_rows(
+    schema: Schema, table: RawTable
+) -> tuple[MarksReader | None, PatientReader | None]:
+    """The readers of what is said of rows: interventions, and whose visits they are."""
+    marks, whose = None, None
+    if (column := schema.intervention) is not None:
+        marks = MarksReader(column, table.names.index(column.name), schema.names)
+    if (column := schema.patient) is not None:
+        whose = PatientReader(column, table.names.index(column.name))
+    return marks, whose
+
+
+def _by_patients(
+    loaded: SiteTable, patients: IndexArray, table: RawTable, site: str | None
+) -> SiteTable:
+    taken = rows_taken(patients, table.location_of, site=site)
+    check_row_count(len(taken), file=table.file, site=site)
+    whole = replace(loaded, patients=patients)
+    return whole if len(taken) == loaded.rows else whole.take(taken)
+
+
 def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[int, ColumnReader]:
     """A reader for every variable that the site measured, by its position."""
     positions = {name: position for position, name in enumerate(table.names)}
-    marks = [] if schema.intervention is None else [schema.intervention.name]
+    marks = [each.name for each in (schema.intervention, schema.patient) if each is not None]
     measured = [column.name for column in schema.variables if site not in column.unmeasured_at]
     missing = [name for name in (*measured, *marks) if name not in positions]
     extra = [name for name in table.names if name not in {column.name for column in schema.columns}]

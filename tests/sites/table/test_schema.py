@@ -303,7 +303,7 @@ def test_inference_rules():
             truth=steps % 2 == 0,
             constant=[3] * n,
             empty=[None] * n,
-            name=[f"patient {step}" for step in steps],
+            name=[f"somebody {step}" for step in steps],
         )
     )
     kinds = {column.name: column.kind for column in schema.columns}
@@ -328,7 +328,7 @@ def test_inference_rules():
     assert by_name["code"].categories == ("007", "01")
     assert by_name["truth"].categories == ("False", "True")
     text = schema.dumps()
-    assert "patient" not in text
+    assert "somebody" not in text
     assert "LOOK: 'NA' is a category here and often marks a missing value." in text
     assert "no value" in by_name["empty"].comment
     assert "missing" in by_name["marked"].comment

@@ -20,6 +20,7 @@ from cipherdag.statistics.array_functions import (
     floats,
     full,
     functions_of,
+    host,
     in_units,
     like,
 )
@@ -199,6 +200,11 @@ class Expansion:
         """How many rows are complete."""
         complete = self._complete(self._used(model))
         return len(self._values(model.response)) if complete is None else int(complete.sum())
+
+    def complete_rows(self, model: Regression) -> NDArray[np.bool_] | None:
+        """Which rows are complete, shape (n,); None where all are."""
+        complete = self._complete(self._used(model))
+        return None if complete is None else host(complete)
 
     def _block_rows(self, model: Regression) -> int:
         if self._device == PROCESSOR:

@@ -18,13 +18,14 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect
 from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.estimating_functions import summed_functions
 from cipherdag.sites.compute.noise import VARIANCE_JITTER, CellKeys
+from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.rows import Rows, has_levels, smallest_cell
 
 HEAVIEST = 2.0**30
@@ -134,11 +135,18 @@ def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKey
             origin, unit = question.origin_array()[variable], question.unit_array()[variable]
             column = np.ldexp(column - origin, -int(unit))
         n, m = len(column), int(incomplete.sum())
-        if not 0 < m < n or _smallest_count(column, incomplete, categories) < min_cell_size:
+        patients = None if rows.patients is None else rows.patients[present]
+        cells = [incomplete.astype(np.float64), *([column] if categories else [])]
+        least = smallest_cell(cells, patients)
+        if not 0 < m < n or least < min_cell_size:
             continue
         centred = column - column.mean()
         difference = float(centred[incomplete].sum())
         variance = float(centred @ centred) * m * (n - m) / (n * (n - 1))
+        if rows.patients is not None:
+            terms = (centred * (incomplete - m / n))[:, None]
+            by_patient = Patients(rows.patients[present]).repeats().sums(terms)
+            variance += float(by_patient.beyond(np.array([variance]))[0])
         if restricted:
             noise = blur.uniform(b"left out" + blur.column(variable), (2,))
             noise[0] *= blur.sign(variable) if categories else 1.0
@@ -149,13 +157,6 @@ def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKey
     return sums.ravel()
 
 
-def _smallest_count(column: FloatVector, incomplete: BoolVector, categories: int) -> int:
-    """The smallest count but 0 of the table of a variable by who is incomplete."""
-    cells = incomplete * max(categories, 1) + (column if categories else 0.0)
-    counts = np.bincount(cells.astype(np.int64))
-    return int(counts[counts > 0].min())
-
-
 def _levelled(question: EffectSums, rows: Rows) -> list[int]:
     """The variables named that have categories, or numbers of few values."""
     held = (v for v in question.named if v < len(rows.categories))  # no random cause that is added
@@ -164,7 +165,8 @@ def _levelled(question: EffectSums, rows: Rows) -> list[int]:
 
 def _smallest_cell(levelled: list[int], rows: Rows) -> int:
     """The smallest nonzero count in the joint table of some variables."""
-    return smallest_cell([np.zeros(len(rows)), *map(rows.column, levelled)])
+    columns = [np.zeros(len(rows)), *map(rows.column, levelled)]
+    return smallest_cell(columns, rows.patients)
 
 
 def _smallest_arm(question: EffectSums, rows: Rows) -> int:
@@ -196,6 +198,10 @@ def _refuted(
             return np.zeros(question.n_values)
         return answer(question, changed)
     fold = fold_numbers(rows, question.named, blur)
+    if rows.patients is not None:
+        # a patient is left out whole, as the first of his rows says
+        _, first, whose = np.unique(rows.patients, return_index=True, return_inverse=True)
+        fold = fold[first][whose.ravel()]
     folds = [rows.take(fold == number) for number in range(FOLDS)]
     size = ROWS_PER_COEFFICIENT * max(map(question.size, question.needed), default=0)
     if strict and any(

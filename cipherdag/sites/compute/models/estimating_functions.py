@@ -110,6 +110,7 @@ class _EstimatingFunctions:
             self.arm = self._constant(0.0)
         complete = rows.complete(named)
         self._adjusted = (placed(column(v)[complete], device) for v in question.adjust)
+        self._patients = None if rows.patients is None else rows.patients[complete]
         weights = None if rows.weights is None else placed(rows.weights[complete], device)
         if weights is not None:
             weights = weights * (len(weights) / max(float(weights.sum()), 1.0))
@@ -230,6 +231,13 @@ class _EstimatingFunctions:
         """Sums of influence functions, and of their products."""
         influence = self._linear_influence() if self._question.linear else self._influence()
         products = host(influence.T @ influence)
+        if self._patients is not None and len(self._patients):
+            # rows of a patient resemble one another; factor as `score_tests.patients` has it
+            whole = np.zeros((int(self._patients.max()) + 1, influence.shape[1]))
+            np.add.at(whole, self._patients, host(influence))
+            m = len(np.unique(self._patients))
+            if m < len(self._patients):
+                products = whole.T @ whole * (m / max(m - 1.0, 1.0))
         upper = products[np.triu_indices(len(products))]
         return np.concatenate([host(influence.sum(axis=0)), upper])
 

@@ -15,8 +15,14 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
 from cipherdag.sites.compute.device import Device
+from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.score_tests.columns import CURVES, Columns, StandardColumns, curves
-from cipherdag.sites.compute.score_tests.residuals import FEWEST_REST, products, pseudo_inverse
+from cipherdag.sites.compute.score_tests.residuals import (
+    FEWEST_REST,
+    products,
+    pseudo_inverse,
+    row_products,
+)
 from cipherdag.sites.compute.score_tests.shared_rows import distinct_numbers, shared_moments
 from cipherdag.statistics.array_functions import Array, at_least, functions_of, host, like
 from cipherdag.statistics.regression_fits import LEAST_REST
@@ -41,8 +47,13 @@ MOST_ALONE, ALONE_VALUES = 2**20, 2**15
 class NumberScores:
     """Score tests of numbers given numbers at one site."""
 
-    def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
-        self._columns = StandardColumns(column, device)
+    def __init__(
+        self,
+        column: Callable[[int], FloatVector],
+        device: Device,
+        patients: Patients | None = None,
+    ) -> None:
+        self._columns, self._patients = StandardColumns(column, device), patients
         self._shared_columns: Columns | None = None
         self._asked = 0
 
@@ -60,13 +71,31 @@ class NumberScores:
             else:
                 complete = self._columns.complete(patterns)
                 moments[:, mine] = self._together(tests[mine], complete)
-        if alone:
-            each = np.concatenate(alone)
-            most = max(ALONE_VALUES // (tests.shape[1] * self._columns.rows), 1)
-            for first in range(0, len(each), most):
-                at = each[first : first + most]
-                moments[:, at] = self._one_by_one(tests[at])
+        for at in self._few(np.concatenate([np.zeros(0, dtype=np.int64), *alone]), tests):
+            moments[:, at] = self._one_by_one(tests[at])
+        if self._patients is not None:
+            for at in self._few(np.arange(len(tests)), tests):
+                moments[:, at] = self._by_patients(self._patients, tests[at], moments[:, at])
         return moments[0], moments[1], moments[2]
+
+    def _few(self, chosen: IndexArray, tests: IndexArray) -> Iterator[IndexArray]:
+        """Yield some tests, of which so many are done at a time that copies of columns are few."""
+        most = max(ALONE_VALUES // (tests.shape[1] * max(self._columns.rows, 1)), 1)
+        for first in range(0, len(chosen), most):
+            yield chosen[first : first + most]
+
+    def _by_patients(
+        self, patients: Patients, tests: IndexArray, moments: FloatArray
+    ) -> FloatArray:
+        """Moments whose variances take rows of a patient together, 0 if too few patients."""
+        corrected = moments.copy()
+        for chosen, left, rest, where in self._residuals(tests):
+            product, complete = host(row_products(left, rest, where)), host(where)
+            score, variance, rows = moments[:, chosen]
+            together, enough = patients.of_products(product, complete, host(rest), variance)
+            done, made = (rows > 0.0) & enough, [score, together, rows]
+            corrected[:, chosen] = np.where(done, made, 0.0)
+        return corrected
 
     def _by_rows(self, tests: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
         """Yield tests over the same rows, and their patterns of missing values, 0 for none."""
@@ -148,6 +177,13 @@ class NumberScores:
 
     def _one_by_one(self, tests: IndexArray) -> FloatArray:
         """Moments of tests over rows of their own each, shape (3, B)."""
+        moments = np.zeros((3, len(tests)))
+        for chosen, left, rest, where in self._residuals(tests):
+            moments[:, chosen] = host(products(row_products(left, rest, where), rest, where))
+        return moments
+
+    def _residuals(self, tests: IndexArray) -> Iterator[tuple[BoolVector, Array, Array, Array]]:
+        """Yield some of the tests, what `_residuals` says of them, and their complete rows."""
         variables, index = distinct_numbers(tests)
         values = self._columns.numbers(variables).rows()
         block = values[like(index, values)]
@@ -155,7 +191,6 @@ class NumberScores:
         complete = ~xp.isnan(block).any(axis=1)
         block = xp.where(complete[:, None], block, 0.0)
         count = host(complete.sum(axis=1)).astype(np.float64)
-        moments = np.zeros((3, len(tests)))
         curved = _curved(count, tests.shape[1] - 2)
         for chosen, square in ((curved, True), (~curved, False)):
             if chosen.any():
@@ -164,8 +199,7 @@ class NumberScores:
                 if square:
                     part = xp.concatenate([part, curves(part[:, 2:])], axis=1)
                 left, rest = _residuals(part, where, like(count[chosen], block))
-                moments[:, chosen] = host(products(left, rest, where))
-        return moments
+                yield chosen, left, rest, where
 
 
 def _curved(count: Any, given: int) -> Any:

@@ -9,11 +9,13 @@ Source: White, Econometrica 48 (1980) 817-838; Huber, Robust Statistics, chapter
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from cipherdag.arrays import FloatArray, FloatVector
+from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector
+from cipherdag.sites.compute.patients import PatientSums
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -36,15 +38,25 @@ MOST_TRACE = 1e6
 """Correlations have full rank if the trace of their inverse is below this."""
 
 
+ByPatient = Callable[[FloatMatrix, float], PatientSums]
+"""What rows of the same patients add to covariances, from terms, (n, K), and coefficients of S."""
+
+
 class RegressionScores(NamedTuple):
-    """U (m,), their covariances (m, m), and rows less coefficients, of one test."""
+    """U (m,), their covariances (m, m), and rows less coefficients, of one test.
+
+    ``patients`` is what rows of the same patients add to the covariances.
+    """
 
     scores: FloatVector
     covariance: FloatArray
     rows: float
+    patients: PatientSums | None = None
 
 
-def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
+def residual_scores(
+    nuisance: Array, both: Array, patients: ByPatient | None = None
+) -> RegressionScores | None:
     """U and V of two numbers, (n, 2), given ``nuisance``, (n, k); None if S leaves too little."""
     slopes, rank = least_squares(nuisance, both)
     left = both - nuisance @ slopes
@@ -53,14 +65,21 @@ def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
     if rest < FEWEST_REST or ((left**2).sum(axis=0) <= LEAST_REST * total).any():
         return None
     everywhere = like(np.ones((1, len(both)), dtype=bool), left)
-    score, variance, _ = host(products(left.T[None], like(np.array([rest]), left), everywhere))
-    return RegressionScores(score, variance[:, None], rest)
+    product = row_products(left.T[None], like(np.array([rest]), left), everywhere)
+    score, variance, _ = host(products(product, like(np.array([rest]), left), everywhere))
+    whose = None if patients is None else patients(host(product).T, len(both) - rest - 1.0)
+    return RegressionScores(score, variance[:, None], rest, whose)
 
 
-def products(residuals: Array, rest: Array, complete: Array) -> Array:
-    """U, V and ``rest`` of B tests, (3, B), from the two residuals of each, (B, 2, n)."""
+def row_products(residuals: Array, rest: Array, complete: Array) -> Array:
+    """The products of the two clipped residuals of each test, (B, n) of (B, 2, n)."""
     first, second = (clipped_residuals(residuals[:, side], rest, complete) for side in (0, 1))
-    xp, product = functions_of(first), first * second
+    return first * second
+
+
+def products(product: Array, rest: Array, complete: Array) -> Array:
+    """U, V and ``rest`` of B tests, (3, B), from their `row_products`, (B, n)."""
+    xp = functions_of(product)
     scale = floats(complete.sum(axis=1)) / xp.where(rest > 0.0, rest, 1.0)
     variance = xp.maximum((product * product).sum(axis=1) * scale, LEAST_VARIANCE * rest)
     return xp.stack([product.sum(axis=1), variance, rest])

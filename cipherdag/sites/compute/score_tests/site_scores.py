@@ -16,16 +16,23 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SCORE, RaoScores, RaoSums, score_shape
+from cipherdag.questions.scores.score_test import most_spread
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import model_step, site_fit
+from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.score_tests.numbers import ROWS_PER_SQUARE, NumberScores
-from cipherdag.sites.compute.score_tests.residuals import RegressionScores, residual_scores
+from cipherdag.sites.compute.score_tests.patients import TableVisits, row_scores
+from cipherdag.sites.compute.score_tests.residuals import (
+    ByPatient,
+    RegressionScores,
+    residual_scores,
+)
 from cipherdag.sites.compute.score_tests.tables import TableScoreTests, normal_score
-from cipherdag.statistics.array_functions import Array, functions_of, quantiles
+from cipherdag.statistics.array_functions import Array, functions_of, host, quantiles
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.regression_fits import LEAST_REST, Fit
 from cipherdag.statistics.regression_models import (
@@ -52,7 +59,9 @@ class SiteRegressions:
         column: Callable[[int], FloatVector],
         standard: Callable[[int], FloatVector],
         device: Device,
+        patients: Patients | None = None,
     ) -> None:
+        self._patients = patients
         self._p = p = len(categories)
         # the squares of numbers come after the variables
         self._categories = (*categories, *(0,) * p)
@@ -81,16 +90,22 @@ class SiteRegressions:
             other = _standardised(other)
         if not other.any():
             return None
+        repeats = None
+        if self._patients is not None:
+            repeats = self._patients.repeats(self._expand.complete_rows(model))
+            if not repeats.enough(nuisance.shape[1] - 1.0):
+                return None
+        whose = None if repeats is None else repeats.sums
         if not self._categories[model.response]:
-            return residual_scores(nuisance, xp.column_stack([response, other]))
+            return residual_scores(nuisance, xp.column_stack([response, other]), whose)
         fit = self._fit(model, nuisance, response)
         if fit.degenerate or fit.limiting_rows < FEWEST_EVENTS * nuisance.shape[1]:
             return None
-        scores, covariance = self._of_categories(model, fit, (nuisance, other), response)
-        return RegressionScores(scores, covariance * (len(response) / rest), rest)
+        made = self._of_categories(model, fit, (nuisance, other), response, whose)
+        return made._replace(covariance=made.covariance * (len(response) / rest), rows=rest)
 
     def moments(
-        self, model: Regression, test: RegressionScores, n_rows: int
+        self, model: Regression, test: RegressionScores, n_rows: int, visits: int = 1
     ) -> tuple[FloatVector, float, float]:
         """Scores of all components, (K,), with the first categories', and the moments a and f.
 
@@ -105,14 +120,22 @@ class SiteRegressions:
             each = np.kron(each, contrast).astype(np.float64)
         scores, covariances = each @ test.scores, each @ test.covariance @ each.T
         variances, share = np.maximum(covariances.diagonal(), 0.0), test.rows / n_rows
+        whose = None if test.patients is None else test.patients.of(each)
+        beyond = np.zeros(len(scores)) if whose is None else whose.beyond(variances)
         if len(scores) == 1:
-            return scores, float(variances[0]), 0.0
+            return scores, float(variances[0] + beyond[0]), 0.0
         weights = 1.0 / np.maximum(variances / share, 1.0)
         scale, most = np.sqrt(weights), MOST_SCORE * share * math.sqrt(n_rows)
         squared = float(((scale[:, None] * covariances * scale) ** 2).sum())
         rare = float((weights**2 * variances).sum()) * share
         mean = float((weights * variances).sum())
-        return np.clip(scale * scores, -most, most), mean, math.sqrt(squared + rare / 2.0)
+        spread, scores = math.sqrt(squared + rare / 2.0), np.clip(scale * scores, -most, most)
+        if whose is not None and whose.excess.any():
+            mean += float((weights * beyond).sum())
+            covariances = scale[:, None] * (covariances + whose.excess) * scale
+            spread = math.sqrt(float((covariances**2).sum()) + rare / 2.0)
+            spread = min(spread, most_spread(mean, visits))
+        return scores, mean, spread
 
     def _fit(self, model: Regression, nuisance: Array, response: Array) -> Fit:
         """The fit of the response on S, over the rows of the test."""
@@ -137,8 +160,13 @@ class SiteRegressions:
         return curved if squares and enough else model
 
     def _of_categories(
-        self, model: Regression, fit: Fit, designs: tuple[Array, Array], response: Array
-    ) -> tuple[FloatVector, FloatMatrix]:
+        self,
+        model: Regression,
+        fit: Fit,
+        designs: tuple[Array, Array],
+        response: Array,
+        whose: ByPatient | None,
+    ) -> RegressionScores:
         """Scores of the tested coefficients at 0, and their covariances given those of S."""
         nuisance, other = designs
         categories = self._categories[model.response]
@@ -151,15 +179,18 @@ class SiteRegressions:
             coefficients = np.column_stack([by_output, np.tile(zeros, (len(by_output), 1))]).ravel()
             columns = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
             tested = np.tile(columns, len(by_output))
-        step = model_step(
-            functions_of(nuisance).column_stack([nuisance, other]),
-            response,
-            coefficients,
-            categories,
-            ordered=model.ordered,
-        )
+        design = functions_of(nuisance).column_stack([nuisance, other])
+        step = model_step(design, response, coefficients, categories, ordered=model.ordered)
         _, gradient, hessian = step_parts(step, len(coefficients))
-        return _efficient(gradient, hessian, tested)
+        scores, covariance = _efficient(gradient, hessian, tested)
+        if whose is None:
+            return RegressionScores(scores, covariance, 0.0)
+        terms = row_scores(
+            host(design), host(response), coefficients, categories, ordered=model.ordered
+        )
+        terms, _ = _efficient(terms, hessian, tested)
+        sums = whose(terms, nuisance.shape[1] - 1.0)
+        return RegressionScores(scores, covariance, 0.0, sums)
 
 
 def _standardised(other: Array) -> Array:
@@ -180,15 +211,18 @@ def _within_fences(values: Array) -> Array:
 
 
 def _efficient(
-    gradient: FloatVector, hessian: FloatMatrix, tested: NDArray[np.bool_]
-) -> tuple[FloatVector, FloatMatrix]:
-    """Efficient scores of the tested coefficients and their covariances, given the others."""
+    gradient: FloatArray, hessian: FloatMatrix, tested: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatMatrix]:
+    """Efficient scores of the tested coefficients and their covariances, given the others.
+
+    The gradient is of all rows, shape (d,), or of each, shape (n, d).
+    """
     across = hessian[np.ix_(tested, ~tested)]
     among = np.linalg.pinv(hessian[np.ix_(~tested, ~tested)], hermitian=True)
     variance = hessian[np.ix_(tested, tested)]
     covariance = variance - across @ among @ across.T
     positive = covariance.diagonal() > LEAST_REST * variance.diagonal()
-    scores = gradient[tested] - across @ (among @ gradient[~tested])
+    scores = gradient[..., tested] - (across @ (among @ gradient[..., ~tested].T)).T
     return np.where(positive, scores, 0.0), np.where(np.outer(positive, positive), covariance, 0.0)
 
 
@@ -201,10 +235,13 @@ class SiteScores:
         column: Callable[[int], FloatVector],
         counted: Callable[[], DiscreteColumns],
         device: Device,
+        patients: Patients | None = None,
     ) -> None:
-        self._counted = counted
-        self._numbers = NumberScores(column, device)
-        self._make = partial(SiteRegressions, categories, column, self._numbers.standard, device)
+        self._counted, self._patients = counted, patients
+        self._numbers = NumberScores(column, device, patients)
+        self._make = partial(
+            SiteRegressions, categories, column, self._numbers.standard, device, patients
+        )
 
     @cached_property
     def _regressions(self) -> SiteRegressions:
@@ -229,7 +266,9 @@ class SiteScores:
                 scores = self._regressions.scores(model)
                 if scores is not None:
                     at = slice(start[test], start[test] + sizes[test])
-                    moments = self._regressions.moments(model, scores, question.n_rows)
+                    moments = self._regressions.moments(
+                        model, scores, question.n_rows, question.visits
+                    )
                     sums.scores[at], sums.means[test], sums.spreads[test] = moments
                     sums.rows[test] = scores.rows
                     form, rank = _form(scores)
@@ -252,6 +291,10 @@ class SiteScores:
             chosen = np.flatnonzero(mine & (levels == shape).all(axis=1))
             tests = numbers[chosen]
             moments = TableScoreTests(self._counted()).answer(rows[chosen], question.n_rows)
+            if self._patients is not None:
+                bounds = question.n_rows, question.visits
+                visits = TableVisits(self._patients, self._counted(), *bounds)
+                moments = visits.corrected(rows[chosen], moments)
             sums.scores[start[tests][:, None] + np.arange(moments.scores.shape[1])] = moments.scores
             sums.means[tests], sums.spreads[tests] = moments.means, moments.spreads
             sums.rows[tests] = moments.rows
@@ -263,7 +306,7 @@ class SiteScores:
         """Fill in the tests of numbers whose conditioning sets have one size."""
         score, variance, rest = self._numbers.answer(rows)
         sums.scores[start[tests]], sums.means[tests], sums.rows[tests] = score, variance, rest
-        done = rest > 0
+        done = (rest > 0) & (variance > 0)
         form: FloatVector = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
         sums.site_scores[tests], sums.sites[tests] = normal_score(form, done.astype(np.float64))
 
@@ -273,5 +316,9 @@ def _form(test: RegressionScores) -> tuple[float, float]:
     values, vectors = np.linalg.eigh(test.covariance)
     positive = values > LEAST_RANK * max(float(values[-1]), 0.0)
     along = vectors.T @ test.scores
-    form = float((along[positive] ** 2 / values[positive]).sum())
-    return form, float(positive.sum())
+    form, rank = float((along[positive] ** 2 / values[positive]).sum()), float(positive.sum())
+    if test.patients is not None and rank:
+        axes = vectors[:, positive]
+        more = float(((axes.T @ test.patients.excess @ axes).diagonal() / values[positive]).sum())
+        form *= rank / (rank + max(more, 0.0))
+    return form, rank

@@ -79,16 +79,25 @@ def weighted_moments(
 
     Each of ``sizes`` is the number of a test's strata; U and V are summed over strata.
     """
-    rows, least = host(segment_sums(margins.total, sizes)), 1.0 / math.sqrt(n_rows)
-    of_x, of_y = (
-        1.0 / np.maximum(host(segment_sums(spread, sizes)) / rows, least)
-        for spread in (side * (1.0 - side / margins.total) for side in (margins.x, margins.y))
-    )
+    rows = host(segment_sums(margins.total, sizes))
+    of_x, of_y = component_weights(margins, sizes, n_rows)
     weights = of_x[:, None] * of_y / n_rows
     weighted = weights * variances
     squared = _squared_covariance(margins, sizes, of_x / n_rows, of_y)
     rare = (weights * weighted).sum(axis=(0, 1)) * (rows / n_rows)
     return np.sqrt(weights) * scores, weighted.sum(axis=(0, 1)), np.sqrt(squared + rare / 2.0)
+
+
+def component_weights(
+    margins: Margins, sizes: IndexArray, n_rows: int
+) -> tuple[FloatArray, FloatArray]:
+    """One over the mean p (1 - p) of every category of x, (m, T), and of y, (k, T)."""
+    rows, least = host(segment_sums(margins.total, sizes)), 1.0 / math.sqrt(n_rows)
+    of_x, of_y = (
+        1.0 / np.maximum(host(segment_sums(spread, sizes)) / rows, least)
+        for spread in (side * (1.0 - side / margins.total) for side in (margins.x, margins.y))
+    )
+    return of_x, of_y
 
 
 def _squared_covariance(
@@ -171,7 +180,7 @@ class TableScoreTests:
         means, spreads, rows = np.zeros((3, len(tests)))
         for owner, counts in self._strata(tests, shape):
             margins = Margins.of(counts, *sides)
-            values = _cells(counts, margins)
+            values = cells_of(counts, margins)
             first = np.flatnonzero(np.diff(owner, prepend=-1))
             which = owner[first]
             sizes = np.diff(first, append=len(owner))
@@ -184,7 +193,7 @@ class TableScoreTests:
             else:
                 scores[..., which], means[which] = score, variance[0, 0]
             given = tests.shape[1] > 2  # noqa: PLR2004
-            forms = _forms(values) if given else _forms(summed)
+            forms = forms_of(values) if given else forms_of(summed)
             if given:
                 forms = TableForms(*(segment_sums(part, sizes) for part in forms))
             site_scores[:, which] = normal_score(*TableForms(*map(host, forms)).scaled())
@@ -226,7 +235,7 @@ def _varying(owner: IndexArray, tables: Array) -> Iterator[Strata]:
         yield owner[chosen], floats(tables[like(chosen, tables)].swapaxes(0, 1).swapaxes(1, 2))
 
 
-def _cells(counts: Array, margins: Margins) -> Array:
+def cells_of(counts: Array, margins: Margins) -> Array:
     """Differences, variances and expected counts of components, shape (3, rows, columns, U).
 
     Of two categories the expected count has r (n - r) / n in place of the first one's count r.
@@ -244,7 +253,7 @@ def _cells(counts: Array, margins: Margins) -> Array:
     return functions_of(counts).stack([difference, variance, expected])
 
 
-def _forms(values: Array) -> TableForms:
+def forms_of(values: Array) -> TableForms:
     """Quadratic forms of strata, or of their sums; 0 where no cell varies enough."""
     xp = functions_of(values)
     enough = maxima(values[1], (0, 1)) > LEAST_SITE_VARIANCE

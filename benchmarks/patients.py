@@ -1,0 +1,308 @@
+"""Levels and power of the default test where rows are visits of patients.
+
+    python benchmarks/patients.py --out benchmarks/results/patients
+
+Every test is of a pair x, y of its own, independent given nothing or given a third column. Columns
+follow the visits of a patient with an autocorrelation, and have a share of their variance between
+patients. One bit of each test is opened, from the same sums and thresholds as in a protected run.
+Each cell is tested by patients, and by rows as if every row were a person.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from itertools import groupby, product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from calibration import FEWEST, Site
+from markdown_table import table
+from measuring import add_line, parser, read_lines, write_report
+from plain_runs import driven
+from scipy.stats import norm
+
+from cipherdag import Federation
+from cipherdag.algorithms.effect.algorithm import Effect
+from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.presence import Presence
+from cipherdag.sites.table.visits import MAX_VISITS
+from cipherdag.statistics.p_values import WIDTH
+
+ALPHA = 0.01
+WORST, LEAST_POWER = 1.5, 0.97
+BATCH_ROWS = 400_000
+"""Rows times tests that are held at a time."""
+INFLUENCE = 0.6
+"""Of the third column on x and on y."""
+EFFECT = 0.3
+ESTIMATORS = ("linear", "aipw")
+
+
+class Kind(NamedTuple):
+    """Shares of the categories of x, y and the third column; none: numbers; None: no column."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    given: tuple[float, ...] | None = None
+
+
+class World(NamedTuple):
+    """Sites, patients of a site, their visits, autocorrelation and variance between patients."""
+
+    sites: int
+    patients: int
+    visits: str
+    follows: float
+    between: float
+
+
+TWO, RARE = (0.7, 0.3), (0.95, 0.05)
+FOUR, FOUR_RARE = (0.5, 0.25, 0.15, 0.1), (0.6, 0.3, 0.07, 0.03)
+KINDS = {
+    "numbers": Kind((), ()),
+    "numbers, given a number": Kind((), (), ()),
+    "2 x 2": Kind(TWO, TWO),
+    "2 x 2, 5 %": Kind(RARE, RARE),
+    "2 x 2, 5 %, given 2": Kind(RARE, RARE, (0.5, 0.5)),
+    "4 x 4": Kind(FOUR, FOUR),
+    "4 x 4, 3 %": Kind(FOUR_RARE, FOUR_RARE),
+    "2 x number, given a number": Kind(TWO, (), ()),
+    "4 x number": Kind(FOUR, ()),
+}
+WORLDS = {
+    "3 x 15, five": World(3, 15, "five", 0.5, 0.5),
+    "3 x 15, uneven": World(3, 15, "uneven", 0.8, 0.7),
+    "10 x 30, five": World(10, 30, "five", 0.5, 0.5),
+    "10 x 30, uneven": World(10, 30, "uneven", 0.8, 0.9),
+    "5 x 100, uneven": World(5, 100, "uneven", 0.8, 0.5),
+    "5 x 100, half once": World(5, 100, "half once", 0.5, 0.5),
+    "wards, 3 x 15 of 50": World(3, 15, "fifty", 0.0, 0.1),
+    "10 x 30, treated in turn": World(10, 30, "in turn", 0.0, 0.9),
+    "10 x 500, five": World(10, 500, "five", 0.5, 0.9),
+}
+INDEPENDENT = {
+    "10 x 60, five": World(10, 60, "five", 0.0, 0.0),
+    "10 x 60, uneven": World(10, 60, "uneven", 0.0, 0.0),
+}
+SLOPES = {"numbers": 0.06, "2 x 2": 0.1, "4 x 4": 0.09, "4 x number": 0.07}
+"""Of y on x where power is measured."""
+
+
+def main() -> None:
+    options = parser(__doc__, seed=1)
+    options.add_argument("--tests", type=int, default=2000, help="tests of every cell")
+    options.add_argument("--runs", type=int, default=200, help="of each effect; 0: none")
+    options.add_argument("--worlds", nargs="+", default=[*WORLDS, *INDEPENDENT])
+    options.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    options.add_argument("--seconds", type=float, default=math.inf, help="begin no cell after")
+    options.add_argument("--lines", type=Path, default=Path("patients.jsonl"))
+    options = options.parse_args()
+    begun, cases = time.monotonic(), read_lines(options.lines)
+    done = {(case["world"], case["kind"]) for case in cases}
+    cells = [*product(WORLDS, KINDS), *product(INDEPENDENT, SLOPES)]
+    for world, kind in cells:
+        wanted = world in options.worlds and kind in options.kinds
+        if not wanted or (world, kind) in done or time.monotonic() - begun > options.seconds:
+            continue
+        rates = measured(world, kind, options.tests, options.seed)
+        cases.append({"world": world, "kind": kind, "tests": options.tests, **rates})
+        add_line(options.lines, cases[-1])
+        print(cases[-1], flush=True)
+    for estimator in ESTIMATORS[: options.runs]:
+        if ("effect", estimator) not in done:
+            held = coverage(estimator, options.runs, options.seed)
+            cases.append({"world": "effect", "kind": estimator, "tests": options.runs, **held})
+            add_line(options.lines, cases[-1])
+    cells += [("effect", estimator) for estimator in ESTIMATORS]
+    cases.sort(key=lambda case: cells.index((case["world"], case["kind"])))
+    write_report(
+        options.out, "patients", {"alpha": ALPHA, "seed": options.seed, "cases": cases}, markdown
+    )
+
+
+def measured(world: str, kind: str, tests: int, seed: int) -> dict[str, float]:
+    """The shares of tests that say dependent at the level, by patients and by rows."""
+    rng = np.random.default_rng((seed, zlib.crc32(f"{world} {kind}".encode())))
+    shape, columns = {**WORLDS, **INDEPENDENT}[world], KINDS[kind]
+    slope = SLOPES[kind] if world in INDEPENDENT else 0.0
+    rows = shape.sites * shape.patients * 5
+    dependent: list[np.ndarray] = []
+    while sum(map(len, dependent)) < tests:
+        count = min(max(BATCH_ROWS // rows, 10), tests - sum(map(len, dependent)))
+        parts = [site_rows(rng, shape, columns, count, slope) for _ in range(shape.sites)]
+        dependent.append(
+            np.column_stack(
+                [answered(parts, columns, count, by_patient=each) for each in (True, False)]
+            )
+        )
+    by_patient, by_row = np.concatenate(dependent).mean(axis=0)
+    return {"by_patient": float(by_patient), "by_row": float(by_row)}
+
+
+def visits_of(rng, world: World) -> np.ndarray:
+    """How many rows each patient of a site has."""
+    size = world.patients
+    if each := {"five": 5, "fifty": 50, "in turn": 4}.get(world.visits):
+        return np.full(size, each)
+    if world.visits == "uneven":
+        return np.minimum(np.ceil(rng.lognormal(1.0, 1.1, size)).astype(int), MAX_VISITS)
+    several = rng.geometric(0.12, size).clip(1, 40)
+    return np.where(rng.random(size) < 0.5, 1, several)
+
+
+def latent(rng, visits: np.ndarray, world: World, count: int) -> np.ndarray:
+    """Normal columns, shape (rows, count), with the world's resemblance within patients."""
+    patients, most = len(visits), int(visits.max())
+    drawn = rng.normal(size=(patients, most, count))
+    for visit in range(1, most):
+        fresh = math.sqrt(1.0 - world.follows**2) * drawn[:, visit]
+        drawn[:, visit] = world.follows * drawn[:, visit - 1] + fresh
+    shared = math.sqrt(world.between) * rng.normal(size=(patients, 1, count))
+    return (shared + math.sqrt(1.0 - world.between) * drawn)[np.arange(most) < visits[:, None]]
+
+
+def site_rows(rng, world: World, kind: Kind, count: int, slope: float):
+    """Columns of a site, shape (rows, columns count), and the patient of each row."""
+    visits = visits_of(rng, world)
+    x, y = (latent(rng, visits, world, count) for _ in range(2))
+    columns = []
+    if world.visits == "in turn":
+        # each patient has both treatments equally often, and x stands for them
+        turn = rng.integers(0, 2, (len(visits), count)).repeat(visits, axis=0)
+        x = 2.0 * ((np.arange(len(x))[:, None] + turn) % 2) - 1.0 + 0.05 * x
+    if kind.given is not None:
+        given = latent(rng, visits, world, count)
+        shown = given if not kind.given else cut(given, kind.given)
+        x, y = (each + INFLUENCE * (shown - shown.mean()) for each in (x, y))
+        columns = [shown]
+    y = y + slope * x
+    both = [
+        each if not shares else cut(each / each.std(), shares)
+        for each, shares in ((x, kind.x), (y, kind.y))
+    ]
+    stacked = np.stack([*both, *columns], axis=2).reshape(len(x), -1)
+    return stacked, np.repeat(np.arange(len(visits)), visits)
+
+
+def cut(values: np.ndarray, shares: tuple[float, ...]) -> np.ndarray:
+    return np.digitize(values, norm.ppf(np.cumsum(shares)[:-1])).astype(float)
+
+
+class VisitSite(Site):
+    """A site whose rows are visits."""
+
+    def __init__(self, values, categories: tuple[int, ...], whose: np.ndarray) -> None:
+        vars(self)["whose"] = whose
+        super().__init__(values, categories)
+
+    @property
+    def patients(self):
+        """The patient of each row."""
+        return vars(self)["whose"]
+
+    @property
+    def _visits(self) -> int:
+        return MAX_VISITS
+
+
+def answered(parts, kind: Kind, count: int, *, by_patient: bool) -> np.ndarray:
+    """Whether each test says dependent, shape (count,)."""
+    each = [len(each) for each in kind if each is not None]
+    categories = tuple(each) * count
+    sites = [
+        VisitSite(values, categories, whose) if by_patient else Site(values, categories)
+        for values, whose in parts
+    ]
+    columns = np.arange(len(categories)).reshape(count, -1)
+    tests = [columns[:0, :2], columns] if kind.given is not None else [columns]
+    settings = EvidenceSettings(
+        spec=CITestSpec(alpha=ALPHA, name="auto"),
+        n_variables=len(categories),
+        min_contributors=FEWEST,
+        max_rows=1 << 16,
+        present=Presence(len(sites)),
+        visits=MAX_VISITS if by_patient else 1,
+    )
+
+    def asking():
+        source = yield from EVIDENCE["stratified"].source(settings, closed=True)
+        return (yield from source.p_values(tests))
+
+    return driven(asking(), sites)[-1] <= ALPHA
+
+
+def effect_rows(rng, patients: int, *, arms: bool) -> pd.DataFrame:
+    """Visits with a confounder, a treatment and an outcome, all with traits of patients."""
+    visits = visits_of(rng, World(1, patients, "uneven", 0.0, 0.0))
+    shape = World(1, patients, "uneven", 0.5, 0.5)
+    given, x, y = (latent(rng, visits, shape, 1)[:, 0] for _ in range(3))
+    x = x + 0.5 * given
+    if arms:
+        x = (x > 0.0).astype(float)
+    whose = np.repeat(np.arange(patients), visits)
+    y = y + EFFECT * x + 0.5 * given
+    columns = {"given": given, "x": [f"arm {int(each)}" for each in x] if arms else x, "y": y}
+    return pd.DataFrame({"pid": [f"p{number}" for number in whose], **columns})
+
+
+def coverage(estimator: str, runs: int, seed: int) -> dict[str, float]:
+    """How often intervals of 95 % hold the effect, by patients and by rows."""
+    rng = np.random.default_rng((seed, zlib.crc32(estimator.encode())))
+    effect = Effect(treatment="x", outcome="y", adjust="given", estimator=estimator)
+    holding = []
+    for _ in range(runs):
+        data = {site: effect_rows(rng, 100, arms=estimator != "linear") for site in "abc"}
+        each = []
+        for by_patient in (True, False):
+            rows = data if by_patient else {s: own.drop(columns="pid") for s, own in data.items()}
+            key = "pid" if by_patient else None
+            federation = Federation.simulate(rows, patient=key, protection="none", relations=False)
+            contrast = federation.run(effect).finding.sets[0].contrasts[0]
+            each.append(abs(contrast.estimate - EFFECT) <= WIDTH * contrast.error)
+        holding.append(each)
+    by_patient, by_row = np.mean(holding, axis=0)
+    return {"by_patient": float(by_patient), "by_row": float(by_row)}
+
+
+def ratio(case: dict) -> float:
+    return case["by_patient"] / max(case["by_row"], 1e-9)
+
+
+def markdown(report: dict) -> str:
+    """Levels by world and kind, in bold beyond 1.5 times the level; power beside that of rows."""
+    cases, parts = report["cases"], []
+    levels = [case for case in cases if case["world"] in WORLDS]
+    rows = []
+    for world, own in groupby(levels, key=lambda case: case["world"]):
+        for case in own:
+            shown = f"{case['by_patient']:.4f}"
+            shown = f"**{shown}**" if case["by_patient"] > WORST * ALPHA else shown
+            rows.append([world, case["kind"], shown, f"{case['by_row']:.3f}", f"{case['tests']:,}"])
+    heads = ["sites x patients, visits", "columns", "dependent, by patients", "by rows", "tests"]
+    parts += table(heads, rows)
+    power = [
+        [case["world"], case["kind"]]
+        + [f"{each:.3f}" for each in (case["by_patient"], case["by_row"], ratio(case))]
+        + [f"{case['tests']:,}"]
+        for case in cases
+        if case["world"] in INDEPENDENT
+    ]
+    heads = ["independent visits", "columns", "found, by patients", "by rows", "ratio", "tests"]
+    parts += ["", *table(heads, power)]
+    held = [
+        [case["kind"], f"{case['by_patient']:.3f}", f"{case['by_row']:.3f}", case["tests"]]
+        for case in cases
+        if case["world"] == "effect"
+    ]
+    heads = ["effect, 3 x 100 patients", "intervals that hold it, by patients", "by rows", "runs"]
+    return "\n".join([*parts, "", *table(heads, held)]) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Variances of sums where rows are visits of patients, whose rows resemble one another.
+
+A variance V that takes rows for independent lacks the products of different rows of a patient. O
+adds them: m / (m - 1 - k) times the sum over m patients of (sum of u)^2 - sum of u^2, for the terms
+u of a sum, row by row, and k coefficients. Where no patient has two rows, O is exactly 0. Where it
+is negative, as in a trial in which every patient has each treatment, V + O is at least the sum of
+squares by patient. A site whose m - 1 - k is below `FEWEST_LEFT` does not do the test.
+
+Source: Liang and Zeger, Biometrika 73 (1986) 13-22; Cameron and Miller, Journal of Human Resources
+50 (2015) 317-372, for the factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+
+FEWEST_LEFT = 10
+"""Fewest patients less 1 and coefficients of a site that does a test."""
+
+
+class PatientSums(NamedTuple):
+    """O of scores and their products, and the sums of squares by patient, (K, K) each."""
+
+    excess: FloatMatrix
+    squares: FloatMatrix
+
+    def of(self, each: FloatMatrix) -> PatientSums:
+        """The same of linear combinations of the scores, (L, K)."""
+        return PatientSums(*(each @ part @ each.T for part in self))
+
+    def beyond(self, variances: FloatVector) -> FloatVector:
+        """What variances gain, shape (K,): all of a positive O; of a negative one what they may."""
+        return added(variances, self.excess.diagonal(), self.squares.diagonal())
+
+
+def added(variances: FloatVector, excess: FloatVector, squares: FloatVector) -> FloatVector:
+    """O, but where it is negative at most as far down as the squares by patient, shape (K,)."""
+    less = np.minimum(np.maximum(excess, squares - variances), 0.0)
+    return np.where(excess >= 0.0, excess, less)
+
+
+class Repeats(NamedTuple):
+    """The rows of a test whose patients have several of them.
+
+    Attributes:
+        rows: Positions among the test's rows, those of a patient one after the other, shape (r,).
+        first: Where each of these patients begins in ``rows``.
+        patients: How many patients the test has, those with one row, too.
+    """
+
+    rows: IndexArray
+    first: IndexArray
+    patients: int
+
+    def enough(self, coefficients: float = 0.0) -> bool:
+        """Whether the test is done; without repeats the usual rules decide alone."""
+        return not len(self.rows) or self.patients - 1.0 - coefficients >= FEWEST_LEFT
+
+    def factor(self, coefficients: float = 0.0) -> float:
+        """The factor m / (m - 1 - k)."""
+        return self.patients / max(self.patients - 1.0 - coefficients, 1.0)
+
+    def sums(self, terms: FloatMatrix, coefficients: float = 0.0) -> PatientSums:
+        """O and the squares by patient of scores, from the terms of every row, (n, K)."""
+        rows, factor = terms[self.rows], self.factor(coefficients)
+        whole = np.add.reduceat(rows, self.first) if len(rows) else rows
+        products, alone = whole.T @ whole, rows.T @ rows
+        return PatientSums(
+            factor * (products - alone), factor * products + (terms.T @ terms - alone)
+        )
+
+    def fourth_powers(self, terms: FloatMatrix) -> float:
+        """The sum of |U_p|^4 over patients with several rows, times the square of the factor."""
+        rows = terms[self.rows]
+        whole = np.add.reduceat(rows, self.first) if len(rows) else rows
+        return self.factor() ** 2 * float(((whole**2).sum(axis=1) ** 2).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Patients:
+    """Whose visit each row of a site is: numbers of patients, shape (n,)."""
+
+    of_row: IndexArray
+
+    def repeats(self, complete: BoolVector | None = None) -> Repeats:
+        """The patients of a test's rows; of all rows without ``complete``."""
+        mine = self.of_row if complete is None else self.of_row[complete]
+        _, which, counts = np.unique(mine, return_inverse=True, return_counts=True)
+        order, several = np.argsort(which.ravel(), kind="stable"), counts > 1
+        ends = np.cumsum(counts[several])
+        return Repeats(order[np.repeat(several, counts)], ends - counts[several], len(counts))
+
+    def of_products(
+        self,
+        products: FloatMatrix,
+        complete: FloatMatrix,
+        rest: FloatVector,
+        variances: FloatVector,
+    ) -> tuple[FloatVector, BoolVector]:
+        """Variances with O of tests of two numbers, and which have patients enough, (B,) each.
+
+        Args:
+            products: Products of the clipped residuals, 0 in incomplete rows, shape (B, n).
+            complete: Which rows count, likewise.
+            rest: Rows less coefficients, shape (B,).
+            variances: V, likewise.
+        """
+        order = np.argsort(self.of_row, kind="stable")
+        first = np.flatnonzero(np.diff(self.of_row[order], prepend=-1))
+        terms = products[:, order]
+        whole: FloatMatrix = np.add.reduceat(terms, first, axis=1)
+        visits = np.add.reduceat(complete[:, order].astype(np.int64), first, axis=1)
+        several, patients = visits > 1, (visits > 0).sum(axis=1)
+        left = patients - (complete.sum(axis=1) - rest)
+        alone, factor = np.add.reduceat(terms**2, first, axis=1), patients / np.maximum(left, 1.0)
+        excess = np.where(several, whole**2 - alone, 0.0).sum(axis=1) * factor
+        squares = np.where(several, whole**2 * factor[:, None], alone).sum(axis=1)
+        return variances + added(variances, excess, squares), ~several.any(axis=1) | (
+            left >= FEWEST_LEFT
+        )

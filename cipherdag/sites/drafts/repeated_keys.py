@@ -1,0 +1,117 @@
+"""Columns that may say whose visit a row is: values that repeat, within which other columns agree.
+
+Wards, practices and families give the same sign. So it is a question, which a site answers once: by
+`kind = "patient"`, or by `rows = "persons"`.
+
+Leaks:
+    Nothing: what is said holds names of columns, no value and no number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.pages.numerals import first_of
+from cipherdag.sites.drafts.column_values import column_values
+from cipherdag.sites.drafts.suspicions import Suspicion
+from cipherdag.sites.drafts.table_suspicions import BEYOND_CHANCE, FEW_SHOWN, SERIAL, ranked
+from cipherdag.sites.table.names import normalise_value, parse_number
+from cipherdag.sites.table.reading import TableSource, open_table
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import SiteTable
+
+FEWEST_KEYS = 20
+LEAST_REPEATED, MOST_REPEATED = 1.05, 50.0
+"""Rows a value between which values may be patients."""
+MOST_LOOKED_AT = 20
+"""Columns, at most, whose values are held."""
+
+
+def key_suspicions(
+    source: TableSource, table: SiteTable, columns: Sequence[str]
+) -> Iterator[tuple[str, Suspicion]]:
+    """Which of some columns may be the key of patients; none once the site has answered.
+
+    Args:
+        source: What the table was read from.
+        table: All its rows.
+        columns: Names of columns that may be keys.
+    """
+    if table.schema.answered or not columns:
+        return
+    study = {entry.name: _standard(ranked(entry)) for entry in column_values([table])}
+    described = table.schema.described(source)
+    for name, groups in _groups(described, columns[:MOST_LOOKED_AT]).items():
+        sizes = np.bincount(groups[groups >= 0])
+        if len(groups) != table.rows or len(sizes) < FEWEST_KEYS:
+            continue
+        if not LEAST_REPEATED <= sizes.mean() <= MOST_REPEATED:
+            continue
+        agreeing = [v for v, values in study.items() if v != name and _agrees(values, groups)]
+        if agreeing:
+            yield (
+                name,
+                Suspicion(
+                    "a column that may say whose visit a row is",
+                    f"Values of '{name}' repeat, and rows with the same one resemble each other in "
+                    f"{first_of(agreeing, FEW_SHOWN)}: are they visits of one patient?",
+                    'If so, write kind = "patient" for the column. If no person has two rows, '
+                    'write rows = "persons" at the top of schema.toml.',
+                ),
+            )
+
+
+def possible_keys(schema: Schema) -> list[str]:
+    """Names of the columns that a draft has no use for, or takes for numbers."""
+    kinds, columns = ("ignore", "continuous"), schema.columns
+    return [column.name for column in columns if column.kind in kinds and not column.date]
+
+
+def _groups(source: TableSource, columns: Sequence[str]) -> Mapping[str, IndexArray]:
+    """The group of every row by each column, in the order of its values, -1 where missing."""
+    with open_table(source) as table:
+        positions = {name: table.names.index(name) for name in columns if name in table.names}
+        numbers: dict[str, dict[str, int]] = {name: {"": -1} for name in positions}
+        blocks: dict[str, list[IndexArray]] = {name: [] for name in positions}
+        for chunk in table.chunks:
+            for name, position in positions.items():
+                cells, seen = chunk[position].as_text(), numbers[name]
+                normal = map(normalise_value, cells.texts)
+                block = np.array([seen.setdefault(text, len(seen) - 1) for text in normal])
+                blocks[name].append(block if cells.index is None else block[cells.index])
+    groups = {}
+    for name, seen in numbers.items():
+        texts = [*seen][1:]
+        parsed = [parse_number(text) for text in texts]
+        order = sorted(range(len(texts)), key=lambda at: texts[at])
+        if all(number is not None for number in parsed):
+            order = np.argsort(np.array(parsed, dtype=np.float64), kind="stable").tolist()
+        rank = np.append(np.argsort(order), -1).astype(np.int64)
+        groups[name] = rank[np.concatenate(blocks[name]).astype(np.int64)]
+    return groups
+
+
+def _standard(values: FloatVector) -> FloatVector:
+    spread = np.nanstd(values)
+    return (values - np.nanmean(values)) / (spread if spread > 0.0 else 1.0)
+
+
+def _agrees(values: FloatVector, groups: IndexArray) -> bool:
+    """Whether rows of a group agree beyond chance, and more than those of the next group do.
+
+    What changes little by little with the values, as with an age or a date, agrees with both.
+    """
+    there = ~np.isnan(values) & (groups >= 0)
+    sums = np.bincount(groups[there], values[there])
+    squares = np.bincount(groups[there], values[there] ** 2)
+    counts = np.bincount(groups[there]).astype(np.float64)
+    pairs, next_pairs = (counts * (counts - 1.0)).sum(), (counts[1:] * counts[:-1]).sum()
+    if not pairs or not next_pairs:
+        return False
+    within = (sums**2 - squares).sum() / pairs
+    between = (sums[1:] * sums[:-1]).sum() / next_pairs
+    more = min(within, within - between)
+    return bool(more > max(SERIAL, BEYOND_CHANCE / (pairs / 2.0) ** 0.5))

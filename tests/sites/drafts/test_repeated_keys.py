@@ -1,0 +1,80 @@
+"""Whether a column says whose visit a row is: asked where it may be so, and not once answered."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.drafts.repeated_keys import key_suspicions, possible_keys
+from cipherdag.sites.drafts.table_suspicions import row_suspicions
+from cipherdag.sites.table.site_table import load_table
+
+
+def asked(frame, schema=None):
+    schema = infer_schema(frame) if schema is None else schema
+    table = load_table(frame, schema)
+    return [name for name, _ in key_suspicions(frame, table, possible_keys(schema))]
+
+
+def repeats(rng, *, keys, shared=1.0, patients=60, each=6):
+    """Visits in no order of two numbers and a sex, alike within patients."""
+    whose = np.repeat(np.arange(patients), each)
+    rng.shuffle(whose)
+    return pd.DataFrame(
+        {
+            "pid": keys(whose),
+            "crp": rng.normal(size=len(whose)) + shared * rng.normal(size=patients)[whose],
+            "sodium": rng.normal(size=len(whose)),
+            "sex": np.where(rng.random(patients) < 0.5, "f", "m")[whose],
+        }
+    )
+
+
+TEXTS = [
+    lambda whose: [f"P-{number:04d}" for number in whose],
+    lambda whose: whose * 37 + 1009,
+    lambda whose: whose + 0,
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("keys", TEXTS, ids=["texts", "numbers", "counted"])
+def test_a_key_that_repeats_is_asked_about(keys, seed):
+    frame = repeats(np.random.default_rng(seed), keys=keys)
+    assert asked(frame) == ["pid"]
+    said = infer_schema(frame).dumps()
+    assert "are they visits of one patient?" in " ".join(said.replace("#", "").split())
+    assert "P-0001" not in said
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cross_section_raises_no_question(seed):
+    rng = np.random.default_rng(seed)
+    n = 400
+    age = rng.integers(20, 90, n)
+    frame = pd.DataFrame(
+        {
+            "record": [f"R{number:05d}" for number in range(n)],
+            "postcode": [f"Z{number:03d}" for number in rng.integers(0, 80, n)],
+            "age": age,
+            "day": rng.integers(0, 60, n),
+            "pressure": 0.6 * age + rng.normal(0, 10, n),
+            "sex": rng.choice(["f", "m"], n),
+            "weight": rng.normal(75, 12, n),
+        }
+    )
+    assert asked(frame) == []
+
+
+def test_a_site_is_asked_until_it_has_answered():
+    rng = np.random.default_rng(9)
+    frame = repeats(rng, keys=TEXTS[0], shared=2.0).sort_values("pid")
+    schema = infer_schema(frame)
+    kinds = [each.kind for each in row_suspicions(load_table(frame, schema))]
+    assert "rows that are like those before them" in kinds
+    for answer in (replace(schema, rows="persons"), schema.with_patients("pid")):
+        assert asked(frame, answer) == []
+        kinds = [each.kind for each in row_suspicions(load_table(frame, answer))]
+        assert "rows that are like those before them" not in kinds
