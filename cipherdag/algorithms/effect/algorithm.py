@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
-from cipherdag.algorithms.effect.sets import joined_sets, read_sets, sampled_sets, written_sets
+from cipherdag.algorithms.effect.sets import read_sets, sets_of, written_sets
 from cipherdag.algorithms.effect.withheld import too_small
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
@@ -51,6 +51,7 @@ from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 
 TWO = 2
+NAMED_ONCE = "; adjust names neither treatment nor outcome, which are in it anyway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         if graphs:
             alone = query is None and not (self.adjust or self.graph)
             require(alone, "the graphs say what to adjust for: give no other")
-            ends = self.treatment, self.outcome
-            if isinstance(graphs, GraphSample):
-                sets = sampled_sets(graphs, *ends)
-            else:
-                sets = joined_sets(graphs, *ends)
-            object.__setattr__(self, "adjust", sets)
+            object.__setattr__(self, "adjust", sets_of(graphs, self.treatment, self.outcome))
         if self.graph:
             require(
                 query is None and not self.adjust,
@@ -212,8 +208,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.
 
         Returns:
-            The outcome: one round for the columns, one to count the sites that contribute, one for
-            each step of the models, and one or two more, whatever the number of sets.
+            The outcome: a round for columns, one to count sites, one a step, and one or two more.
 
         Raises:
             ParameterError: A variable is not named, unknown, or of another kind than it takes.
@@ -233,11 +228,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         for positions in adjust:
             named = (treatment, outcome, *positions)
             twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
-            hint = "; adjust names neither treatment nor outcome, which are in it anyway"
-            require(twice is None, f"an effect names '{twice}' twice{hint}")
-        question = Columns(
-            n_variables=facts.n_variables, max_rows=self.max_rows, visits=facts.visits
-        )
+            require(twice is None, f"an effect names '{twice}' twice{NAMED_ONCE}")
+        p, visits = facts.n_variables, facts.visits
+        question = Columns(n_variables=p, max_rows=self.max_rows, visits=visits)
         kinds = question.read((yield question))
         estimator = self._chosen(kinds, treatment, outcome)
         if estimator == "standardise":

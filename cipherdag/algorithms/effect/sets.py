@@ -6,7 +6,7 @@ group of DAGs that a graph leaves possible, are a list of objects in JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -65,6 +65,13 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
         ) from error
     sets = tuple(one for one in decoded if isinstance(one, PossibleSet))
     return sets or (PossibleSet(tuple(name for name in decoded if isinstance(name, str))),)
+
+
+def sets_of(graphs: Sequence[CausalGraph] | GraphSample, treatment: str, outcome: str) -> str:
+    """The sets of a sample of graphs, or those of several learnt graphs joined, as text."""
+    if isinstance(graphs, GraphSample):
+        return sampled_sets(graphs, treatment, outcome)
+    return joined_sets(graphs, treatment, outcome)
 
 
 def joined_sets(graphs: Iterable[CausalGraph], treatment: str, outcome: str) -> str:

@@ -22,6 +22,7 @@ from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.answers.visits import check_visits
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.effect_answer import effect_answer
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
@@ -149,7 +150,7 @@ def rounded_counts(question: RoundedTotals, view: SiteView) -> IndexArray:
     """Exact counts, of whose totals nothing but whole units is opened."""
     if question.unit < view.unit:
         raise PolicyRefusedError("counts in smaller units than the site's min_cell_size")
-    view.check_persons(question.question)
+    check_visits(question.question, view.visits)
     view.spend(1)
     counted = question.question
     if isinstance(counted, ValueCounts):

@@ -18,10 +18,11 @@ from cipherdag.errors import BoundExceededError, MalformedMessageError, PolicyRe
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.local_beliefs import LocalBeliefs
-from cipherdag.questions.question import BY_PATIENT, Question
+from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.registry import answer_to
 from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
+from cipherdag.sites.answers.visits import check_visits
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.descriptions.described import DescribedColumns
@@ -32,10 +33,6 @@ from cipherdag.sites.compute.scores.scores import LocalScores
 from cipherdag.sites.table.site_table import SiteTable
 
 Value = TypeVar("Value")
-COUNTS_ROWS = "the question counts rows, and this site's rows are visits of patients"
-SAY_VISITS = (
-    "Plan with --visits SITE, in Python connect(visits=[...]), for each site whose rows are visits."
-)
 
 log = logging.getLogger("cipherdag.site")
 
@@ -150,10 +147,7 @@ class SiteView:
         return np.concatenate([self._answer(part) for part in question.parts])
 
     def _answer(self, question: Question) -> FloatVector:
-        self.check_persons(question)
-        if getattr(question, "visits", self._visits) < self._visits:
-            what = "the plan takes rows for persons, and this site's are visits of patients"
-            raise PolicyRefusedError(what, remedy=SAY_VISITS)
+        check_visits(question, self.visits)
         if not question.fits(self.categories, self.ordered):
             raise MalformedMessageError(
                 "the question is about other columns than the site's schema has"
@@ -241,7 +235,8 @@ class SiteView:
         return None if self.table is None else self.table.patients
 
     @property
-    def _visits(self) -> int:
+    def visits(self) -> int:
+        """How many rows a patient may have; 1 where every row is a person."""
         return 1 if self.table is None else self.table.visits
 
     @cached_property
@@ -319,11 +314,6 @@ class SiteView:
         if self.min_cell_size <= 1:
             return None
         return self.cell_keys if self.parent is None else self.parent.cell_keys
-
-    def check_persons(self, question: Question) -> None:
-        """Refuse a question that takes rows for persons where they are visits."""
-        if self.patients is not None and not question.by_patient:
-            raise PolicyRefusedError(COUNTS_ROWS, remedy=BY_PATIENT)
 
     def check_min_rows(self) -> None:
         """Refuse a question at a site with fewer rows than ``min_cell_size``."""
