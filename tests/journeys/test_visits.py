@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from cipherdag import CausalGraph, Federation, FedPC
+from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
@@ -262,3 +263,15 @@ def test_a_plan_that_names_no_site_of_visits_is_refused(hospitals):
     }
     assert fix.startswith("Plan with --visits SITE")
     assert carried_out(hospitals, planned(hospitals, ["aachen", "bonn"]))
+
+
+def test_descriptions_count_in_units_of_enough_patients():
+    def described(**options):
+        frames = {
+            site: frame.assign(sex=frame.index % 2) for site, frame in three(**options).items()
+        }
+        return Federation.simulate(frames, patient="pid").run(Describe())
+
+    assert described(each=10).finding.rounded_to == 11 * 10
+    with pytest.raises(PolicyRefusedError, match="units of 330 rows"):
+        described(each=30)
