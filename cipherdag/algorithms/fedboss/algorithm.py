@@ -127,8 +127,8 @@ class FedBOSS(ScoreSettings):
 
         Returns:
             The outcome. Rounds of ``bits``: those of FedPC, up to three more, and two for every
-            iteration of the search, or more where a round would have more than 20,000 comparisons. Of
-            ``sums``: two for numbers, one more where spreads differ, and one to three more to
+            iteration of the search, or more where a round would have more than 20,000 comparisons.
+            Of ``sums``: two for numbers, one more where spreads differ, and one to three more to
             compare the sites; else two to four, and as many as the search needs, about `max_rounds`
             at most.
 
@@ -235,7 +235,9 @@ class FedBOSS(ScoreSettings):
         classed = ClassOfDags(self._class_of(dag, constraints), matrix_of(dag))
         by_tests = np.zeros_like(classed.arcs)
         if columns.categories.any() and self.scoring.max_parents is None:
-            classed, by_tests = yield from with_tested_edges(dag, tested, scores, constraints)
+            classed, by_tests = yield from with_tested_edges(
+                dag, tested, scores, constraints, n_sites=facts.n_sites
+            )
         return FedBOSSOutcome(
             dag=classed.dag,
             arcs=classed.arcs,

@@ -2,8 +2,8 @@
 
 A score takes a full table of a category and its causes, so where effects add up, parents and
 colliders can cost more than they explain. Tests of the same run have no such cost: their edges
-join those of the best graph, and they judge its triples first. Of two columns that tests find
-independent given nothing, a table of few rows says little: such an edge falls.
+join those of the best graph, and they judge its triples first. Where tests separate two columns,
+an edge of scores falls if nothing had to be given, or if its table has too few rows to be judged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ from cipherdag.graphs.orientation import Triple
 from cipherdag.graphs.resolution import ClassOfDags, class_of
 from cipherdag.questions.question import Question
 
+CELLS_PER_ROW = 1.5
+"""With more cells for every row of a site, a table's likelihood is mostly chance."""
+
 
 def with_tested_edges(
-    dag: Dag, tested: FedPCOutcome, scores: ComparedScores, constraints: Constraints
+    dag: Dag,
+    tested: FedPCOutcome,
+    scores: ComparedScores,
+    constraints: Constraints,
+    *,
+    n_sites: int,
 ) -> Generator[Question, FloatVector, tuple[ClassOfDags, BoolMatrix]]:
     """The class of the best graph with what tests say of categories; one round or none.
 
@@ -35,6 +43,7 @@ def with_tested_edges(
         tested: The tests from which the search started.
         scores: Compares the scores of pairs.
         constraints: Background knowledge.
+        n_sites: How many sites there are.
 
     Returns:
         The class, and the edges that only tests found, shape (p, p), symmetric.
@@ -42,7 +51,8 @@ def with_tested_edges(
     category: BoolVector = np.greater(scores.penalty.categories, 0)
     among: BoolMatrix = np.logical_and.outer(category, category)
     scored = _adjacent(dag)
-    stays = scored & ~(among & _independent(tested))
+    falls = _independent(tested) | ~tested.skeleton & _too_large(dag, scores, n_sites)
+    stays: BoolMatrix = scored & ~(among & falls) | constraints.joined
     missed: BoolMatrix = tested.skeleton & among & ~stays
     joined = stays.any(axis=0)
     doubtful = missed & ~np.logical_and.outer(joined, joined)
@@ -87,6 +97,14 @@ def _independent(tested: FedPCOutcome) -> BoolMatrix:
     return (
         independent if tested.removed_untested is None else independent & ~tested.removed_untested
     )
+
+
+def _too_large(dag: Dag, scores: ComparedScores, n_sites: int) -> BoolMatrix:
+    """Edges whose family has a table too large for the rows of a site, shape (p, p), symmetric."""
+    most = CELLS_PER_ROW * scores.penalty.score.rows / n_sites
+    large = [scores.penalty.cells(parents | 1 << v) > most for v, parents in enumerate(dag)]
+    edges: BoolMatrix = matrix_of(dag) & np.array(large, dtype=np.bool_)
+    return edges | edges.T
 
 
 def _adjacent(dag: Dag) -> BoolMatrix:

@@ -14,7 +14,8 @@ from cipherdag.algorithms.fedboss.report import (
     FedBOSSOutcome,
     concluded,
 )
-from cipherdag.algorithms.fedboss.settings import Scoring
+from cipherdag.algorithms.fedboss.set_sources import SetPenalty
+from cipherdag.algorithms.fedboss.settings import Scoring, set_score
 from cipherdag.algorithms.fedboss.tested_edges import with_tested_edges
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.graphs.dags import dag_of
@@ -37,8 +38,8 @@ def both(p, *edges):
 class Scores:
     """Says that the pairs given gain, and notes which were asked."""
 
-    def __init__(self, categories, *gain):
-        self.penalty = type("Penalty", (), {"categories": np.array(categories)})
+    def __init__(self, categories, *gain, rows=1000):
+        self.penalty = SetPenalty(np.array(categories), set_score(rows), 2.0)
         self.gain, self.asked = set(gain), None
 
     def gaining_pairs(self, pairs):
@@ -49,7 +50,9 @@ class Scores:
 
 def joined(dag, tested, scores, constraints=None):
     p = len(dag)
-    run = with_tested_edges(dag_of(dag), tested, scores, constraints or Constraints.none(p))
+    run = with_tested_edges(
+        dag_of(dag), tested, scores, constraints or Constraints.none(p), n_sites=5
+    )
     with pytest.raises(StopIteration) as ended:
         next(run)
     return ended.value.value
@@ -126,6 +129,16 @@ def test_an_edge_of_ends_independent_given_nothing_falls():
     found = replace(found, removed_untested=both(4, (2, 3)))
     classed, _ = joined(dag, found, Scores([2, 2, 3, 3]))
     assert (classed.dag | classed.dag.T == both(4, (0, 1), (2, 3))).all()
+
+
+@pytest.mark.parametrize(("rows", "falls"), [(25, True), (30, False)])
+def test_a_separated_edge_falls_if_its_table_has_too_few_rows(rows, falls):
+    dag = matrix(3, (0, 1))  # nine cells for five or six rows of each of five sites
+    found = said_of(np.zeros((3, 3), dtype=bool))
+    classed, _ = joined(dag, found, Scores([3, 3, 2], rows=rows))
+    assert classed.dag.any() == (not falls)
+    classed, _ = joined(dag, said_of(both(3, (0, 1))), Scores([3, 3, 2], rows=rows))
+    assert classed.dag.any()
 
 
 @pytest.mark.parametrize("categories", [[2, 2, 2], [2, 0, 2], [0, 2, 2]])
