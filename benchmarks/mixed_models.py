@@ -9,6 +9,7 @@ of the pairs of causes of a column also have an effect together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -73,17 +74,27 @@ def name_of(variable: int) -> str:
 
 
 def mixed_model(
-    variables: int, degree: float, rng: np.random.Generator, *, interactions: bool = False
+    variables: int,
+    degree: float,
+    rng: np.random.Generator,
+    *,
+    interactions: bool = False,
+    kinds: Sequence[int] = KINDS,
+    strength: float = 1.0,
 ) -> MixedModel:
-    """A model of as many columns, of which each has ``degree`` neighbours on average."""
+    """A model of as many columns, of which each has ``degree`` neighbours on average.
+
+    Numbers of categories are drawn from ``kinds``; effects are multiplied by ``strength``.
+    """
     pairs = np.argwhere(np.triu(np.ones((variables, variables), dtype=bool), k=1))
     order = rng.permutation(variables)
     dag = np.zeros((variables, variables), dtype=bool)
     for cause, effect in order[rng.permutation(pairs)[: round(variables * degree / 2)]]:
         dag[cause, effect] = True
-    categories = rng.choice(KINDS, variables)
+    categories = rng.choice(kinds, variables)
     effects = {
-        (u, v): _effect(categories[u], categories[v], rng) for u, v in np.argwhere(dag).tolist()
+        (u, v): strength * _effect(categories[u], categories[v], rng)
+        for u, v in np.argwhere(dag).tolist()
     }
     joint = {
         (u, w, v): 0.7 * rng.normal(size=[max(categories[own], 1) for own in (u, w, v)])

@@ -68,6 +68,14 @@ class StableSkeleton:
             return ()
         return self.weakest.of(~self.skeleton)
 
+    @property
+    def independent(self) -> BoolMatrix:
+        """The pairs that tests given nothing separated, shape (p, p), symmetric."""
+        separated = np.zeros_like(self.skeleton)
+        for (x, z), given, _ in self.weakest.of(~self.skeleton):
+            separated[x, z] = separated[z, x] = not given
+        return separated
+
     def tested(self, source: FederatedCITest) -> dict[Pair, MaxPValueTest]:
         """The test of largest p-value of every tested edge, with the effect from the source."""
         return {

@@ -1,7 +1,8 @@
 """FedBOSS: the graph that scores best, by scores of all sites' rows.
 
 Categories, and columns of both kinds, are scored by the sites' likelihoods, one number per set of
-variables. These stay closed: the search goes from FedPC's graph by comparisons alone. Numbers are
+variables. These stay closed: the search goes from FedPC's graph by comparisons alone, and what
+FedPC's tests say of categories has its part in the graph (`tested_edges`). Numbers are
 scored from covariances within sites that are disclosed once. Other sums are disclosed where
 parameters say so: likelihoods, or tables. Disclosed scores are searched by best order score search
 on grow-shrink trees with a backward equivalence step after it.
@@ -50,6 +51,7 @@ from cipherdag.algorithms.fedboss.settings import (
     require_rows,
     set_score,
 )
+from cipherdag.algorithms.fedboss.tested_edges import with_tested_edges
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.algorithms.parameters import Reveal, require, within, without
 from cipherdag.arrays import BoolMatrix, FloatVector
@@ -59,6 +61,7 @@ from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
 from cipherdag.graphs.equivalence import permitted
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
+from cipherdag.graphs.resolution import ClassOfDags
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
 from cipherdag.questions.gather import gather_two
@@ -128,9 +131,9 @@ class FedBOSS(ScoreSettings):
             facts: The names are for `knowledge`, the seed for restarts.
 
         Returns:
-            The outcome. Rounds of ``bits``: those of FedPC, two more, and two for every iteration
-            of the search, or more where a round would have more than 20,000 comparisons. Of
-            ``sums``: two for numbers, one more where spreads differ, and one to three more to
+            The outcome. Rounds of ``bits``: those of FedPC, up to three more, and two for every
+            iteration of the search, or more where a round would have more than 20,000 comparisons.
+            Of ``sums``: two for numbers, one more where spreads differ, and one to three more to
             compare the sites; else two to four, and as many as the search needs, about `max_rounds`
             at most.
 
@@ -212,7 +215,7 @@ class FedBOSS(ScoreSettings):
     def _run_on_bits(
         self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
     ) -> Searching:
-        """From FedPC's graph by comparisons. Rounds: FedPC's, one, and two for every iteration."""
+        """From FedPC's graph by comparisons. Rounds: FedPC's, two, and two for every iteration."""
         require_rows(columns)
         tests = FedPC(reveal="bits", knowledge=self.knowledge, max_rows=self.max_rows)
         tests.check_sites(facts.n_sites)
@@ -239,9 +242,16 @@ class FedBOSS(ScoreSettings):
         )
         start = start_of(tested.arcs, search.permitted, required)
         dag = yield from search.best(search.within_bounds(start, required))
+        classed = ClassOfDags(self._class_of(dag, constraints), matrix_of(dag))
+        by_tests = np.zeros_like(classed.arcs)
+        if columns.categories.any() and self.scoring.max_parents is None:
+            classed, by_tests = yield from with_tested_edges(
+                dag, tested, scores, constraints, n_sites=facts.n_sites
+            )
         return FedBOSSOutcome(
-            dag=matrix_of(dag),
-            arcs=self._class_of(dag, constraints),
+            dag=classed.dag,
+            arcs=classed.arcs,
+            by_tests=by_tests,
             compared=scores.n_compared,
             cut_short=budget.refused,
             constraints=constraints,

@@ -8,7 +8,7 @@ gains more, is found by comparing such a sum with 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -128,21 +128,42 @@ class ComparedScores:
         """
         n_variables, bits = len(self.penalty.categories), self.penalty.score.bits
         parameters = np.maximum(self.penalty.categories - 1, 1)
-        pairs = list(combinations(range(n_variables), 2))
-        gains = [
-            Gain(
-                ((1 << u, -1), (1 << v, -1), (1 << u | 1 << v, 1)),
-                -int(parameters[u] * parameters[v]) << bits,
-            )
-            for u, v in pairs
-        ]
-        yield from self._learn(gains)
         near = [0] * n_variables
-        for (u, v), gain in zip(pairs, gains, strict=True):
-            if self._exceeds.get(gain, False):
-                near[u] |= 1 << v
-                near[v] |= 1 << u
+        costs = {
+            (u, v): int(parameters[u] * parameters[v]) << bits
+            for u, v in combinations(range(n_variables), 2)
+        }
+        for u, v in (yield from self._exceeding(costs)):
+            near[u] |= 1 << v
+            near[v] |= 1 << u
         return near
+
+    def gaining_pairs(
+        self, pairs: Iterable[tuple[int, int]]
+    ) -> Generator[Question, FloatVector, set[tuple[int, int]]]:
+        """The pairs u < v that score higher than their variables do, by the penalty of sets alone.
+
+        One round or none.
+        """
+        costs = {
+            (u, v): self._least
+            + self._cost(1 << u)
+            + self._cost(1 << v)
+            - self._cost(1 << u | 1 << v)
+            for u, v in pairs
+        }
+        return {*(yield from self._exceeding(costs))}
+
+    def _exceeding(
+        self, costs: Mapping[tuple[int, int], int]
+    ) -> Generator[Question, FloatVector, list[tuple[int, int]]]:
+        """The pairs u < v whose likelihood gains more than their cost."""
+        gains = {
+            (u, v): Gain(((1 << u, -1), (1 << v, -1), (1 << u | 1 << v, 1)), -cost)
+            for (u, v), cost in costs.items()
+        }
+        yield from self._learn(gains.values())
+        return [pair for pair, gain in gains.items() if self._exceeds.get(gain, False)]
 
     def gaining(
         self, changes: Iterable[Change]

@@ -27,6 +27,9 @@ from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
 MEASURE = "units of log likelihood that the score falls without the edge"
 BY_COMPARISON = "Without it the score over all sites is lower."
+BY_TESTS = (
+    "Tests find the two dependent, whatever neighbours are given; its table is too large to score."
+)
 NOT_COMPARED = "The search ended before it had compared the score without it."
 SCORED = {
     "pooled": "sets of variables were scored from tables over all sites",
@@ -69,6 +72,7 @@ class FedBOSSOutcome:
         arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
         curve: The best score after every start or phase of the search, in nats; larger is better.
             Empty where scores were not disclosed.
+        by_tests: Edges that tests found and scores did not, shape (p, p); None without tests.
         compared: How many pairs of undisclosed scores were compared; None where scores were
             disclosed.
         worth: Every edge (cause, effect, nats): by how much the score falls without it alone.
@@ -87,6 +91,7 @@ class FedBOSSOutcome:
     dag: BoolMatrix
     arcs: BoolMatrix
     curve: tuple[float, ...] = ()
+    by_tests: BoolMatrix | None = field(repr=False, default=None)
     compared: int | None = None
     worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
     effects: Mapping[tuple[int, int], EffectSize] = field(repr=False, default_factory=dict)
@@ -219,8 +224,9 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
         a, b = index[edge.source], index[edge.target]
         by_knowledge = given_of(outcome.constraints, a, b)
         if outcome.compared is not None:
-            unless_given = NOT_COMPARED if outcome.cut_short else BY_COMPARISON
-            fact = GIVEN[by_knowledge] if by_knowledge else unless_given
+            tested = outcome.by_tests is not None and outcome.by_tests[a, b]
+            by_scores = NOT_COMPARED if outcome.cut_short else BY_COMPARISON
+            fact = GIVEN[by_knowledge] if by_knowledge else BY_TESTS if tested else by_scores
             edges.append(
                 EdgeEvidence(edge.source, edge.target, 0.0, "", (fact,), known=by_knowledge)
             )

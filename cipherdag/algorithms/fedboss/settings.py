@@ -43,7 +43,7 @@ class Scoring:
     Attributes:
         penalty: How many times ln(n) / 2 a free parameter of numbers costs.
         max_parents: Most parents that are looked for; None: 8, but from covariances as many as
-            there are, up to one for ten rows.
+            there are, up to one for ten rows. With a bound, tests add nothing to the best graph.
         restarts: How often the search by ``sums`` starts again from the best graph so far, with
             some variables placed at random; from covariances, how often in a row with no better
             graph, and three times as often up to 100 variables.

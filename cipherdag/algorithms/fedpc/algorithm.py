@@ -294,6 +294,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             weakest=stable.tested(source),
             decisive=stable.decisive.of(stable.skeleton, constraints.joined, *reasons),
             separated_pairs=stable.separated_pairs,
+            independent=stable.independent,
             rows=0 if source.kinds is None else source.kinds.rows,
             of_patients={} if source.kinds is None else source.kinds.of_patients,
             constraints=constraints,

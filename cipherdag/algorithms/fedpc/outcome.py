@@ -50,6 +50,8 @@ class FedPCOutcome(TestsOutcome):
             reference ``code``.
         separated_pairs: Every pair x < z that tests over all sites separated, ascending, with the
             set that did and its p-value; empty with ``vote``.
+        independent: Pairs that tests over all sites separated given nothing, shape (p, p); None
+            with ``vote``.
         undirected: All edges that have no direction whatever the tests say, shape (p, p); None for
             none.
     """
@@ -63,6 +65,7 @@ class FedPCOutcome(TestsOutcome):
     clarity: Mapping[Triple, float] = field(repr=False, default_factory=dict)
     in_class: ClassOfDags | None = field(repr=False, default=None)
     separated_pairs: Iterable[tuple[Pair, tuple[int, ...], float]] = ()
+    independent: BoolMatrix | None = field(repr=False, default=None)
     undirected: BoolMatrix | None = field(repr=False, default=None)
 
     def with_class(self, classed: ClassOfDags) -> Self:
