@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column
 from cipherdag.pages.numerals import shown
@@ -111,6 +112,33 @@ class BetweenSites:
     estimate: float
     error: float
     q: float
+
+    @classmethod
+    def all_of(
+        cls, sums: FloatVector, arms: Sequence[int | None], units: Sequence[float]
+    ) -> tuple[BetweenSites | None, ...]:
+        """One of each effect; None where fewer than two sites tell.
+
+        Args:
+            sums: Of sites' precisions, of these times effects, and times their squares, and how
+                many sites there are, each of shape (k,), one after the other.
+            arms: The category that each is of, None of a number.
+            units: What each of the effects is multiplied by.
+        """
+        return tuple(
+            cls(
+                arm=arm,
+                sites=round(sites),
+                estimate=mean / weight * unit,
+                error=abs(unit) / math.sqrt(weight),
+                q=max(square - mean * mean / weight, 0.0),
+            )
+            if sites > 1.0 and weight > 0.0
+            else None
+            for arm, unit, weight, mean, square, sites in zip(
+                arms, units, *sums.reshape(4, -1).tolist(), strict=True
+            )
+        )
 
     @property
     def i2(self) -> float:
@@ -213,7 +241,7 @@ def contrasts_after(
     )
 
 
-def normal_p_value(one: Contrast) -> float:
+def normal_p_value(one: Contrast | BetweenSites) -> float:
     """The two-sided normal p-value of a difference of 0; 1 without a positive error."""
     if not 0.0 < one.error < math.inf:
         return 1.0

@@ -99,22 +99,11 @@ class Estimation:
         """Heterogeneity between sites: the weighted mean of their effects, and Cochran's Q."""
         asked = self._stage(PerSite(self.reference))
         sums = yield from sum_with_threshold(asked, self.facts.min_contributors)
-        unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
-        others = [a for a in range(asked.arms) if number or a != self.reference]
-        return tuple(
-            BetweenSites(
-                arm=None if number else arm,
-                sites=round(sites),
-                estimate=mean / weight * unit,
-                error=abs(unit) / math.sqrt(weight),
-                q=max(square - mean * mean / weight, 0.0),
-            )
-            for arm, weight, mean, square, sites in zip(
-                others, *sums.reshape(4, -1).tolist(), strict=True
-            )
-            if sites > 1.0 and weight > 0.0
-        )
+        others = [a for a in range(asked.arms) if a != self.reference]
+        arms = (None,) if number else others
+        each = BetweenSites.all_of(sums, arms, [self._effect_scale()] * len(arms))
+        return tuple(one for one in each if one is not None)
 
     def _estimated(self) -> Estimating:
         yield from self._fit()
