@@ -14,6 +14,7 @@ rows of each site. A run that is refused names a cause; rates of coverage are th
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import product
@@ -29,10 +30,13 @@ from cipherdag import Effect
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.models import steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# of slopes that all sites share, as the batches have; `effect_slopes.py` compares both
+steps.ROWS_PER_COEFFICIENT = sys.maxsize
 WORLDS = ("alike", "baselines", "rates", "both", "rare treatment", "rare outcome")
 OUTCOMES = ("number", "category")
 SIZES = ((3, 200), (3, 500), (10, 200))

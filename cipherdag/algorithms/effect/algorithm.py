@@ -99,8 +99,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             "no" and "yes", or "0" and "1", the second, as by default.
         truncate: Least propensity that counts; smaller ones are raised to it: 0.0001, 0.001, 0.01,
             0.05 or 0.1.
-        site_effect: Whether sites are strata: every model has a separate constant for each site. If
-            not, a difference between sites in treatment and outcome counts as an effect.
+        site_effect: Whether sites are strata: every model has a separate constant for each site,
+            and one of an arm or of the treatment all coefficients of a site that has 15 rows for
+            each. If not, a difference between sites in treatment and outcome counts as an effect.
         refute: Whether to repeat the estimate after changes that should, or should not, matter:
             besides the placebo, which is always estimated, a random common cause, parts of the rows
             left out, each variable left out.

@@ -86,8 +86,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     With ``site_effect`` every model has intercepts of each site's own (fixed effects), which the
     site profiles out of steps and derivatives and puts into fitted outcomes and propensities; their
-    positions in coefficients and derivatives are then empty. A site without rows of every arm does
-    not contribute.
+    positions in coefficients and derivatives are then empty. A site with 15 rows a coefficient, of
+    the rarest response, fits its model of an arm or of the treatment alone: its rows follow that
+    one in all stages but steps, which it adds to for the others. A site without rows of every arm
+    does not contribute.
 
     A site does not contribute where the table of all discrete variables named has a count below
     its ``min_cell_size`` but 0. From the bins of an arm it suppresses such counts, and the smallest
