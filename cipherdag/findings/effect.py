@@ -154,6 +154,30 @@ class BetweenSites:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """Where rows have a category of the treatment more or less often than the model says.
+
+    Attributes:
+        arm: The category, from 1 for the second.
+        variable: The number by which rows are divided.
+        below: The value, of several, below which the departure is clearest.
+        z: By how many standard deviations more rows below it have the category.
+        tests: How many values were tried.
+    """
+
+    arm: int
+    variable: str
+    below: float
+    z: float
+    tests: int
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, at most 1, multiplied by the values that were tried (Bonferroni)."""
+        return min(1.0, max(self.tests, 1) * math.erfc(abs(self.z) / math.sqrt(2.0)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A test whether missingness of rows depends on the treatment or on the outcome.
 
@@ -188,6 +212,8 @@ class AdjustedEffect:
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
             arm, bin by bin of `PROPENSITY_EDGES`, but for counts that a site keeps.
+        departures: By category but the first, and by number adjusted for, where the treatment's
+            model misses most.
         between: How far the sites' own differences lie apart, by category; none where too few tell.
         doubts: What makes the numbers doubtful, in sentences.
         refutations: The same after changes, where they were asked for; those that leave out a
@@ -203,6 +229,7 @@ class AdjustedEffect:
     means: tuple[ArmMean, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
     overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    departures: tuple[Departure, ...] = ()
     between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
     refutations: tuple[Refutation, ...] = ()

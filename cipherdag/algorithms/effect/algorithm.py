@@ -347,6 +347,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                     doubts=(*effect.doubts, *_determined(outcome, adjust, facts)),
                     adjust=tuple(names[v] for v in adjust),
                     refutations=refutations,
+                    departures=tuple(
+                        replace(one, variable=names[int(one.variable)]) for one in effect.departures
+                    ),
                     parents=None if parents is None else tuple(names[v] for v in parents),
                 )
             )
@@ -366,6 +369,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         unasked = {
             Quantity.REGRESSIONS: self.estimator != "standardise",
             Quantity.PROPENSITIES: self.estimator in ("ipw", "aipw", "auto"),
+            Quantity.SCORES: self.estimator in ("ipw", "aipw", "auto"),
             Quantity.FOLDS: self.refute,
         }
         opened = [each for each in EffectSums.discloses if unasked.get(each.quantity, True)]

@@ -18,11 +18,17 @@ from cipherdag.algorithms.effect.estimates import (
     Uncertainty,
     arm_means,
     coefficient_estimates,
+    departures,
     differences,
     ratios,
 )
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
+from cipherdag.findings.effect import (
+    AdjustedEffect,
+    ArmMean,
+    BetweenSites,
+    Contrast,
+)
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     ModelSteps,
@@ -216,6 +222,7 @@ class Estimation:
             arms.rows,
             arms.effective,
             overlap=_whole(arms.overlap),
+            departures=tuple(departures(asked, arms.scores)),
             doubts=tuple(self._doubts(arms)),
         )
 

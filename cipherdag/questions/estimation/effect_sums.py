@@ -48,6 +48,8 @@ TREATMENT = -1
 """Number of the treatment's model; a model of the outcome has the number of its arm."""
 FOLDS = 5
 """Random folds of a site's rows, of which a refutation leaves out one at a time."""
+MARKS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Of a number, in common units from its common origin: rows below are compared with a model."""
 PER_ARM = 5
 """Sums of an arm before derivatives: rows, numerator, denominator, weights, squared weights."""
 _REFUTED: dict[Refutation, str] = {
@@ -130,7 +132,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     """
 
     discloses = (
-        *sums(Quantity.SITES, Quantity.PROPENSITIES),
+        *sums(Quantity.SITES, Quantity.PROPENSITIES, Quantity.SCORES),
         *(each for stage in STAGES for each in stage.opens),
         *once_more(Quantity.CHANGED, Quantity.FOLDS),
     )
@@ -304,7 +306,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         return _unpacked(self.stage.influence).reshape(self.estimates, -1)
 
     def inverse(self, model: int) -> FloatVector:
-        """The inverse of minus a Hessian of the outcome in the stage `Variance`, shape (m, m)."""
+        """The inverse of minus a Hessian of the outcome in the stage `Variance`, (m, m)."""
         assert isinstance(self.stage, Variance), "no other stage has inverses"
         size = self.size(model)
         return _unpacked(self.stage.inverses).reshape(-1, size, size)[self.of_outcome.index(model)]
@@ -327,6 +329,12 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         counted = isinstance(self.stage, ArmMeans) and self.stage.overlap
         counted = counted and TREATMENT in self.needed
         return self.arms - 1, self.arms, len(PROPENSITY_EDGES) if counted else 0
+
+    @property
+    def compared(self) -> tuple[int, int, int]:
+        """Shape of scores of the treatment's model, (arms - 1, numbers adjusted for, marks)."""
+        numbers = sum(not self.categories[v] for v in self.adjust)
+        return self.arms - 1, numbers, len(MARKS) if self.bins[-1] else 0
 
     @property
     def label(self) -> str:
@@ -363,10 +371,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     def encodings(self) -> tuple[Encoding, ...]:
         """Sums on the grid that `Moments` has, counts, and indicators of contribution."""
         opened = (*self.stage.opens, *once_more(*_CHANGED[self.refutation]))
-        counts = sums(Quantity.PROPENSITIES)
         return (
             moment_encoding(self._sums, self.max_rows, opened),
-            Encoding(math.prod(self.bins), float(self.max_rows), counts),
+            Encoding(math.prod(self.bins), float(self.max_rows), sums(Quantity.PROPENSITIES)),
+            moment_encoding(2 * math.prod(self.compared), self.max_rows, sums(Quantity.SCORES)),
             Encoding(self._parts, 1.0, sums(Quantity.SITES)),
         )
 

@@ -759,20 +759,3 @@ def test_replicates_are_graphs_that_an_effect_takes():
     assert sum(("a", "b") in [(e.source, e.target) for e in edges] for edges in drawn) == 5
     assert counted.joined == 5
     assert Effect(graphs=[found.graph, *found.replicates], treatment="a", outcome="b").adjust
-
-
-def treated_above(least, n=3000):
-    """Rows of which none below a number is treated; above it the treatment's model is right."""
-    rng = np.random.default_rng(4)
-    z = rng.normal(size=n)
-    drug = (z > least) & (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * z)))
-    return pd.DataFrame(
-        {"z": z, "drug": np.where(drug, "yes", "no"), "cost": z + drug + rng.normal(size=n)}
-    )
-
-
-@pytest.mark.parametrize(("least", "told"), [(-0.5, True), (-9.0, False)])
-def test_rows_of_which_none_is_treated_are_said(least, told):
-    found = estimated(treated_above(least), treatment="drug", outcome="cost", adjust="z")
-    said = [each for each in found.report.warnings if "the treatment's model gives them" in each]
-    assert bool(said) == told

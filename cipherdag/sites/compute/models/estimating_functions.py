@@ -7,6 +7,7 @@ Davidian, Statistics in Medicine 23 (2004) 2937-2960 (Hajek's ratio of weighted 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from functools import cache, cached_property
 
@@ -20,6 +21,7 @@ from cipherdag.sites.compute.device import Device, placed
 from cipherdag.sites.compute.models.arm_terms import ArmTerms
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.likelihoods import bounded_logits, by_pieces, information
+from cipherdag.sites.compute.models.scores_below import scores_below
 from cipherdag.sites.compute.models.site_intercepts import (
     centred,
     full_scores,
@@ -61,7 +63,7 @@ def summed_functions(
     if isinstance(question.stage, ModelSteps):
         sums = functions.steps()
     elif isinstance(question.stage, ArmMeans):
-        sums = np.concatenate([*functions.means(), functions.overlap(min_cell_size)])
+        sums = np.concatenate([*functions.means(), *functions.overlap(min_cell_size)])
     elif isinstance(question.stage, Variance):
         sums = functions.variance()
     return np.concatenate([sums, [1.0], present])
@@ -279,7 +281,8 @@ class _EstimatingFunctions:
         design, inverse = self._design, question.inverse(terms.arm)
         if terms.arm in self._alone:
             inner = np.linalg.pinv(self._information(terms.arm), hermitian=True)
-            share = strength * ((design @ self._like(inner)) * design).sum(axis=1)
+            inverse = np.asarray(inner, dtype=np.float64)
+            share = strength * ((design @ self._like(inverse)) * design).sum(axis=1)
             return xp.clip(share, 0.0, LARGEST_LEVERAGE)
         total, level = float(strength.sum()), 0.0
         if question.site_effect and total > 0.0:
@@ -364,8 +367,8 @@ class _EstimatingFunctions:
         weights = xp.exp(every - maxima(every, 1)[:, None])
         return weights / weights.sum(axis=1)[:, None]
 
-    def overlap(self, min_cell_size: int) -> FloatVector:
-        """Counts of propensities, of which small ones are suppressed, shape (bins,).
+    def overlap(self, min_cell_size: int) -> tuple[FloatVector, FloatVector]:
+        """Counts of propensities, of which small ones are suppressed, (bins,), and scores.
 
         The number of an arm's rows is disclosed too, so the total of suppressed counts follows.
         """
@@ -377,4 +380,9 @@ class _EstimatingFunctions:
                 bins = xp.searchsorted(edges, chance, side="right") - 1
                 counted = host(xp.bincount(bins, minlength=len(PROPENSITY_EDGES)))
                 counts[category, arm] = suppress_small_counts(counted, min_cell_size)
-        return counts.ravel()
+        scores = np.zeros(0)
+        if math.prod(self._question.compared):
+            square, chance = self._information(TREATMENT), self._propensities
+            of = self._design, self.arm, chance[:, 1:], self._weights
+            scores = scores_below(self._question, *of, square, min_cell_size)
+        return counts.ravel(), scores
