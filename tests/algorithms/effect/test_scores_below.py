@@ -67,3 +67,23 @@ def test_a_score_is_that_of_a_step_in_each_sites_model():
         score += (drug - chance)[below].sum()
         variance += spread[below].sum() - across @ inner @ across
     assert of_z.z == pytest.approx(score / np.sqrt(variance), rel=1e-5)
+
+
+def test_slopes_that_differ_between_sites_leave_no_confounding():
+    held = 0
+    for draw in range(4):
+        rng, data = np.random.default_rng((draw, 8)), {}
+        for number, slope in enumerate((1.0, -1.0, 0.0)):
+            z = rng.normal(size=400)
+            drug = rng.random(400) < 1.0 / (1.0 + np.exp(-slope * z))
+            cost = drug + 1.5 * slope * z + rng.normal(size=400) + number
+            named = {"z": z, "drug": np.where(drug, "yes", "no"), "cost": cost}
+            data[f"site-{number}"] = pd.DataFrame(named)
+        policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
+        asked = Effect(treatment="drug", outcome="cost", adjust="z")
+        low, high = (
+            Federation.simulate(data, policy=policy, device="cpu").run(asked).finding.interval
+        )
+        held += low <= 1.0 <= high
+        assert high - low < 0.4
+    assert held >= 3
