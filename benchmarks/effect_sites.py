@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 from effect_batches import batch, one_line
@@ -35,8 +36,6 @@ from cipherdag.sites.compute.models import steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# of slopes that all sites share, as the batches have; `effect_slopes.py` compares both
-steps.ROWS_PER_COEFFICIENT = sys.maxsize
 WORLDS = ("alike", "baselines", "rates", "both", "rare treatment", "rare outcome")
 OUTCOMES = ("number", "category")
 SIZES = ((3, 200), (3, 500), (10, 200))
@@ -111,9 +110,10 @@ def estimate(world: Any, whole: list[NDArray], estimator: str) -> tuple[float, .
         for own in whole
     ]
     algorithm = Effect(treatment="drug", outcome="cured", adjust="age,sex", estimator=estimator)
-    found = driven(
-        algorithm.ask(Facts(len(NAMES), len(sites), names=NAMES, min_contributors=1)), sites
-    )
+    facts = Facts(len(NAMES), len(sites), names=NAMES, min_contributors=1)
+    # slopes that all sites share, as the batches have; `effect_slopes.py` compares both
+    with patch.object(steps, "ROWS_PER_COEFFICIENT", sys.maxsize):
+        found = driven(algorithm.ask(facts), sites)
     own = found.effects[0].contrasts[0]
     return own.estimate, own.error, own.low, own.high
 
