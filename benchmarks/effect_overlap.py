@@ -54,7 +54,7 @@ def shares(world: str, n: int, least: int, draws: int) -> list[str]:
         except DataError:
             refused += 1
             continue
-        said += any("the treatment's model gives them" in each for each in run.report.warnings)
+        said += any("than the treatment's model says" in each for each in run.report.warnings)
         warned += bool(run.report.warnings)
     counts = {"said": said, "warned of anything": warned, "refused": refused}
     return [f"{count / draws:.2f} {what}" for what, count in counts.items()]

@@ -24,7 +24,8 @@ from measuring import parser, write_report
 from cipherdag.algorithms.effect.sets import read_sets, sampled_sets
 from cipherdag.algorithms.fedboss.graph_draws import draw_graphs
 from cipherdag.errors import ParameterError
-from cipherdag.findings.effect import BetweenSites, Contrast, averaged, with_scatter
+from cipherdag.findings.averaging import averaged, with_scatter
+from cipherdag.findings.effect import BetweenSites, Contrast
 from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.knowledge import Constraints
 

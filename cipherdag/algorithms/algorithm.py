@@ -116,6 +116,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
         takes_overlap: Whether sites may lack variables with some of its parameters.
+        takes_visits: Whether rows may be visits of patients with any of its parameters.
         published: The parameters of its paper (``paper``) or of its authors' program (``code``);
             see `as_published`.
     """
@@ -130,6 +131,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     retired: ClassVar[dict[str, object]] = {}
     concludes: ClassVar[type[Finding]] = LearntGraph
     takes_overlap: ClassVar[bool] = False
+    takes_visits: ClassVar[bool] = False
     published: ClassVar[Mapping[str, Published]] = {}
 
     @classmethod
@@ -227,7 +229,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         Raises:
             ParameterError: The algorithm takes every row for a person.
         """
-        if visits > 1:
+        if visits > 1 and not self.takes_visits:
             raise ParameterError(
                 f"{self.title} with these parameters takes rows for persons, and a site's are "
                 "visits of patients",

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.finding import Cells, Column
 from cipherdag.pages.numerals import shown
-from cipherdag.statistics.p_values import WIDTH
 
 Scale = Literal["difference", "ratio", "odds ratio"]
 Change = Literal["placebo treatment", "random common cause", "rows left out", "variable left out"]
 NO_EFFECT = "no effect"
-TAILS = (0.025, 0.975)
-REACH = 6.0
-"""Standard errors within which every normal has all but a share far below `TAILS`."""
 ESTIMATORS = {
     "regression": "regression of the outcome in every arm",
     "ipw": "inverse probability weighting",
@@ -118,6 +113,33 @@ class BetweenSites:
     error: float
     q: float
 
+    @classmethod
+    def all_of(
+        cls, sums: FloatVector, arms: Sequence[int | None], units: Sequence[float]
+    ) -> tuple[BetweenSites | None, ...]:
+        """One of each effect; None where fewer than two sites tell.
+
+        Args:
+            sums: Of sites' precisions, of these times effects, and times their squares, and how
+                many sites there are, each of shape (k,), one after the other.
+            arms: The category that each is of, None of a number.
+            units: What each of the effects is multiplied by.
+        """
+        return tuple(
+            cls(
+                arm=arm,
+                sites=round(sites),
+                estimate=mean / weight * unit,
+                error=abs(unit) / math.sqrt(weight),
+                q=max(square - mean * mean / weight, 0.0),
+            )
+            if sites > 1.0 and weight > 0.0
+            else None
+            for arm, unit, weight, mean, square, sites in zip(
+                arms, units, *sums.reshape(4, -1).tolist(), strict=True
+            )
+        )
+
     @property
     def i2(self) -> float:
         """The share of the scatter that is more than chance (Higgins and Thompson, 2002)."""
@@ -129,6 +151,30 @@ class BetweenSites:
         from scipy.special import gammaincc
 
         return float(gammaincc((self.sites - 1) / 2.0, self.q / 2.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """Where rows have a category of the treatment more or less often than the model says.
+
+    Attributes:
+        arm: The category, from 1 for the second.
+        variable: The number by which rows are divided.
+        below: The value, of several, below which the departure is clearest.
+        z: By how many standard deviations more rows below it have the category.
+        tests: How many values were tried.
+    """
+
+    arm: int
+    variable: str
+    below: float
+    z: float
+    tests: int
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, at most 1, multiplied by the values that were tried (Bonferroni)."""
+        return min(1.0, max(self.tests, 1) * math.erfc(abs(self.z) / math.sqrt(2.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +213,8 @@ class AdjustedEffect:
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
             arm, bin by bin of `PROPENSITY_EDGES`, but for counts that a site keeps.
+        departures: By category but the first, and by number adjusted for, where the treatment's
+            model misses most.
         between: How far the sites' own differences lie apart, by category; none where too few tell.
         doubts: What makes the numbers doubtful, in sentences.
         refutations: The same after changes, where they were asked for; those that leave out a
@@ -183,49 +231,10 @@ class AdjustedEffect:
     means: tuple[ArmMean, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
     overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    departures: tuple[Departure, ...] = ()
     between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
     refutations: tuple[Refutation, ...] = ()
-
-    @property
-    def first_with_scatter(self) -> Contrast:
-        """The first contrast, with the larger of its error and that of the sites' differences."""
-        first = self.contrasts[0]
-        spreads = (one for one in self.between if one.arm == first.arm)
-        return next((with_scatter(first, one) for one in spreads), first)
-
-
-def with_scatter(contrast: Contrast, between: BetweenSites) -> Contrast:
-    """The same with the error that the sites' differences show, where that is the larger one.
-
-    It is the error of their mean times the root of Q over its degrees of freedom, and the quantile
-    of t with as many degrees in place of the normal one.
-    """
-    from scipy.special import stdtrit
-
-    degrees = between.sites - 1
-    scale = math.sqrt(between.q / degrees) * float(stdtrit(degrees, TAILS[1])) / WIDTH
-    return replace(contrast, error=contrast.error * max(1.0, scale))
-
-
-def averaged(shares: Sequence[float], contrasts: Sequence[Contrast]) -> Contrast:
-    """The mean over graphs of one difference, and the middle 95 % of their normals, mixed."""
-    from scipy.optimize import brentq
-    from scipy.special import ndtr
-
-    weights = np.array(shares) / math.fsum(shares)
-    means, errors = (
-        np.array([getattr(c, name) for c in contrasts]) for name in ("estimate", "error")
-    )
-    mean = float(weights @ means)
-    error = math.sqrt(float(weights @ (errors**2 + means**2)) - mean**2)
-
-    def below(value: float, share: float) -> float:
-        return float(weights @ ndtr((value - means) / errors)) - share
-
-    reach = min(means - REACH * errors), max(means + REACH * errors)
-    low, high = (brentq(below, *reach, args=(share,)) for share in TAILS)
-    return replace(contrasts[0], estimate=mean, error=error, low=low, high=high)
 
 
 def e_value(ratio: float) -> float:
@@ -261,7 +270,7 @@ def contrasts_after(
     )
 
 
-def normal_p_value(one: Contrast) -> float:
+def normal_p_value(one: Contrast | BetweenSites) -> float:
     """The two-sided normal p-value of a difference of 0; 1 without a positive error."""
     if not 0.0 < one.error < math.inf:
         return 1.0

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from cipherdag.findings.averaging import averaged_effect
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.effect import (
     ESTIMATORS,
@@ -17,7 +18,6 @@ from cipherdag.findings.effect import (
     AdjustedEffect,
     Contrast,
     LeftOut,
-    averaged,
     refutation_forest,
     refutation_lines,
     refutation_rows,
@@ -105,11 +105,8 @@ class EstimatedEffect(Finding):
     @property
     def _first(self) -> Contrast:
         """Of a sample of graphs the mean over those with an effect, else of the first set."""
-        sampled = [one for one in self.sets if one.share and one.contrasts]
-        if sampled:
-            shares = [one.share or 0.0 for one in sampled]
-            return averaged(shares, [one.first_with_scatter for one in sampled])
-        return (_contrasts(self.sets[0]) or (NO_CONTRAST,))[0]
+        over_graphs = averaged_effect(self.sets)
+        return over_graphs or (_contrasts(self.sets[0]) or (NO_CONTRAST,))[0]
 
     @property
     def headline(self) -> str:

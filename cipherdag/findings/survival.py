@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from cipherdag.findings.axes import Estimate, Forest
+from cipherdag.findings.effect import BetweenSites
 from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, ranged, shown
@@ -98,6 +99,9 @@ class HazardRatio:
             fault.
         fault: Why there is none: "withheld" by too many sites, "not determined" beside the other
             columns, or the likelihood rises "endless up" or "endless down"; empty where all is.
+        between: The logarithms that each site's rows tell alone, and Cochran's Q of them; None
+            where fewer than two sites have events enough, and in results of earlier revisions.
+        over_time: The same of how much the logarithm is larger at the last event than at the first.
     """
 
     column: str
@@ -109,6 +113,8 @@ class HazardRatio:
     high: float | None = None
     p_value: float | None = None
     fault: str = ""
+    between: BetweenSites | None = None
+    over_time: BetweenSites | None = None
 
 
 class HazardModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,47 +46,68 @@ def multinomial(X, t, arms):
     return found
 
 
-def arm_means(y, t, X, estimator, *, truncate=0.0, binary=False):
+def arm_means(y, t, X, estimator, *, truncate=0.0, binary=False, alone=None):
     """Means of all arms and their covariance, by the stacked estimating functions.
 
-    In the sandwich, residuals of the outcome are divided by one less their leverage (HC3).
+    In the sandwich, residuals of the outcome are divided by one less their leverage (HC3). Rows
+    that are ``alone`` have models of their own, of the columns that vary among them; those of the
+    others are fitted to all rows.
     """
-    arms, (n, m) = int(t.max()) + 1, X.shape
-    q = (arms - 1) * m
+    arms, n = int(t.max()) + 1, len(X)
+    alone = np.zeros(n, dtype=bool) if alone is None else alone
+    designs = [(X, np.ones(n, dtype=bool), ~alone)]
+    if alone.any():
+        local = np.column_stack([np.ones(n), X[:, np.ptp(X[alone], axis=0) > 0.0]])
+        designs.append((local, alone, alone))
     link = (lambda x: 1.0 / (1.0 + np.exp(-x))) if binary else (lambda x: x)
 
     def psi(theta, stretch=None):
-        stretch = np.ones((arms, n)) if stretch is None else stretch
-        gamma, betas, means = np.split(theta, [q, q + arms * m])
-        chance = np.exp(np.column_stack([np.zeros(n), X @ gamma.reshape(arms - 1, m).T]))
-        chance = chance / chance.sum(axis=1, keepdims=True)
+        scores, left = [], theta
+        chance, fitted = np.zeros((2, n, arms), dtype=complex)
+        for design, fits, tells in designs:
+            m = design.shape[1]
+            gamma, betas, left = np.split(left, [(arms - 1) * m, (2 * arms - 1) * m])
+            odds = np.exp(np.column_stack([np.zeros(n), design @ gamma.reshape(arms - 1, m).T]))
+            odds = odds / odds.sum(axis=1, keepdims=True)
+            means = link(design @ betas.reshape(arms, m).T)
+            stretched = np.where(tells[:, None], 1.0 if stretch is None else stretch, 1.0)
+            stretched = np.broadcast_to(stretched, (n, arms))
+            scores += [(fits * ((t == k) - odds[:, k]))[:, None] * design for k in range(1, arms)]
+            for a in range(arms):
+                residual = (y - means[:, a]) * stretched[:, a]
+                scores.append((fits * (t == a) * residual)[:, None] * design)
+            chance[tells], fitted[tells] = odds[tells], means[tells]
         kept = np.where(chance.real < truncate, truncate, chance)
         kept = np.where(chance.real > 1.0 - truncate, 1.0 - truncate, kept)
-        parts = [((t == k) - chance[:, k])[:, None] * X for k in range(1, arms)]
-        scores, rest = [], []
-        for a, beta in enumerate(betas.reshape(arms, m)):
-            fitted = link(X @ beta)
-            residual = (y - fitted) * stretch[a]
-            scores.append(((t == a) * residual)[:, None] * X)
+        rest = []
+        for a in range(arms):
+            residual = (y - fitted[:, a]) * (1.0 if stretch is None else stretch[:, a])
             weight = (t == a) / kept[:, a]
             if estimator == "regression":
-                rest.append(fitted - means[a])
+                rest.append(fitted[:, a] - left[a])
             elif estimator == "ipw":
-                rest.append(weight * (y - means[a]))
+                rest.append(weight * (y - left[a]))
             else:
-                rest.append(fitted + weight * residual - means[a])
-        return np.column_stack([*parts, *scores, *rest])
+                rest.append(fitted[:, a] + weight * residual - left[a])
+        values = np.column_stack([*scores, *rest])
+        return values if np.iscomplexobj(theta) else values.real
 
-    gamma = multinomial(X, t, arms)
-    betas = [_outcome(X[t == a], y[t == a], binary=binary) for a in range(arms)]
-    theta = np.concatenate([gamma, *betas, np.zeros(arms)])
+    theta, leverages = [], np.ones((n, arms))
+    for design, fits, tells in designs:
+        theta.append(multinomial(design[fits], t[fits], arms))
+        for a in range(arms):
+            used = fits & (t == a)
+            beta = _outcome(design[used], y[used], binary=binary)
+            theta.append(beta)
+            every = _stretch(design, used, link(design @ beta), binary=binary)
+            leverages[tells, a] = every[tells]
+    theta = np.concatenate([*theta, np.zeros(arms)])
     at_zero = psi(theta)[:, -arms:].mean(axis=0)
     theta[-arms:] = 1.0
     slope = at_zero - psi(theta)[:, -arms:].mean(axis=0)
     theta[-arms:] = at_zero / slope  # linear in the means
     bread = np.column_stack([_slope(psi, theta, k) for k in range(len(theta))])
-    own = psi(theta, [_stretch(X, t == a, link(X @ beta), binary=binary)
-                      for a, beta in enumerate(betas)])  # fmt: skip
+    own = psi(theta, leverages)
     inverse = np.linalg.inv(bread)
     whole = inverse @ (own.T @ own / n) @ inverse.T / n
     return theta[-arms:], whole[-arms:, -arms:]

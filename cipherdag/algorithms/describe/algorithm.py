@@ -93,6 +93,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     name: ClassVar[str] = "describe"
     title: ClassVar[str] = "Describe"
     use: ClassVar[str] = "Describe the columns of all sites, before you learn a graph."
+    takes_visits: ClassVar[bool] = True
     concludes: ClassVar[type[Description]] = Description
     takes_overlap: ClassVar[bool] = True
 
@@ -101,9 +102,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     def check_measured(self, measured: Measured) -> None:
         """Take any sites: every column is described by those that have it."""
         del measured
-
-    def check_visits(self, visits: int) -> None:
-        """Take visits of patients, too."""
 
     def ask(self, facts: Facts) -> Describing:
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.

@@ -105,8 +105,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             "no" and "yes", or "0" and "1", the second, as by default.
         truncate: Least propensity that counts; smaller ones are raised to it: 0.0001, 0.001, 0.01,
             0.05 or 0.1.
-        site_effect: Whether sites are strata: every model has a separate constant for each site. If
-            not, a difference between sites in treatment and outcome counts as an effect.
+        site_effect: Whether sites are strata: each site has constants, and with 15 rows for each
+            coefficient all of them, of its own. If not, differences between sites count as effects.
         refute: Whether to repeat the estimate after changes that should, or should not, matter:
             besides the placebo, which is always estimated, a random common cause, parts of the rows
             left out, each variable left out.
@@ -122,6 +122,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     name: ClassVar[str] = "effect"
     title: ClassVar[str] = "Effect"
     use: ClassVar[str] = "Estimate the effect of a treatment on an outcome."
+    takes_visits: ClassVar[bool] = True
     usual: ClassVar[tuple[str, ...] | None] = (
         "treatment",
         "outcome",
@@ -200,9 +201,6 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         sets = [", ".join(each.adjust) or "nothing" for each in conclusion.sets]
         used |= {"estimator": estimator, "adjust": ", or ".join(sets)}
         return without(used, truncate=estimator in ("ipw", "aipw"), reference=estimator != "linear")
-
-    def check_visits(self, visits: int) -> None:
-        """Take visits of patients, too."""
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
         """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.
@@ -343,9 +341,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def conclude(self, outcome: EffectOutcome, facts: Facts) -> EstimatedEffect:
         """The effect by name."""
         names, sets = facts.names, []
-        for effect, adjust, parents in zip(
-            outcome.effects, outcome.adjust, outcome.parents, strict=True
-        ):
+        by_set = zip(outcome.effects, outcome.adjust, outcome.parents, strict=True)
+        for effect, adjust, parents in by_set:
             left_out = iter(adjust)  # refutations leave variables out in their order
             refutations = tuple(
                 replace(one, left_out=names[next(left_out)])
@@ -353,15 +350,16 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 else one
                 for one in effect.refutations
             )
-            sets.append(
-                replace(
-                    effect,
-                    doubts=(*effect.doubts, *_determined(outcome, adjust, facts)),
-                    adjust=tuple(names[v] for v in adjust),
-                    refutations=refutations,
-                    parents=None if parents is None else tuple(names[v] for v in parents),
-                )
+            below = effect.departures
+            named = replace(
+                effect,
+                doubts=(*effect.doubts, *_determined(outcome, adjust, facts)),
+                adjust=tuple(names[v] for v in adjust),
+                refutations=refutations,
+                departures=tuple(replace(one, variable=names[int(one.variable)]) for one in below),
+                parents=None if parents is None else tuple(names[v] for v in parents),
             )
+            sets.append(named)
         return EstimatedEffect(
             treatment=names[outcome.treatment],
             outcome=names[outcome.outcome],
@@ -379,6 +377,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         unasked = {
             Quantity.REGRESSIONS: self.estimator != "standardise",
             Quantity.PROPENSITIES: self.estimator in ("ipw", "aipw", "auto"),
+            Quantity.SCORES: self.estimator in ("ipw", "aipw", "auto"),
             Quantity.FOLDS: self.refute,
         }
         opened = [each for each in EffectSums.discloses if unasked.get(each.quantity, True)]

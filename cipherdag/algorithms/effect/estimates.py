@@ -20,14 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.findings.effect import Contrast, Scale
+from cipherdag.findings.effect import Contrast, Departure, Scale
 from cipherdag.questions.encodings import require_possible, segments
-from cipherdag.questions.estimation.effect_sums import PER_ARM, TREATMENT, EffectSums
+from cipherdag.questions.estimation.effect_sums import MARKS, PER_ARM, TREATMENT, EffectSums
 from cipherdag.statistics.regression_fits import Fit
 from cipherdag.statistics.reproducible import dot, exponential_of, logarithm_of
 
 QUANTILE = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
+LEAST_VARIANCE = 3.0
+"""Of a score, in rows: with less it is not close to normal."""
 FEWEST_SPARE = 4.0
 """Least degrees of freedom at which the expansion of Student's quantile is right to 0.3 %."""
 
@@ -64,12 +66,14 @@ class Arms:
         effective: Effective sample sizes of the weights, shape (arms,); 0 without weights.
         estimates: Means, with the weights of the rows' influences on them.
         overlap: Counts of propensities, shape `EffectSums.bins`.
+        scores: Of the treatment's model, and their variances, shape (2, *`EffectSums.compared`).
     """
 
     rows: FloatVector
     effective: FloatVector
     estimates: Estimates
     overlap: FloatVector
+    scores: FloatVector
 
 
 def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) -> Arms:
@@ -80,7 +84,7 @@ def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) 
     Raises:
         AggregateRangeError: Sums that no rows have.
     """
-    means, overlap, _ = segments(question.encodings, sums)
+    means, overlap, scores, _ = segments(question.encodings, sums)
     values, divisors, influence, sizes = [], [], [], []
     for a, sums_of_arm in enumerate(means.reshape(question.arms, -1)):
         of_rows, derivatives = np.split(sums_of_arm, [PER_ARM])
@@ -93,7 +97,8 @@ def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) 
         influence.append([mean, *_influence(question, derivatives, fits, a, mean)])
     rows, effective = np.array(sizes).T
     estimates = Estimates(np.array(values), np.array(divisors), np.array(influence))
-    return Arms(rows, effective, estimates, overlap.reshape(question.bins))
+    scores = scores.reshape(2, *question.compared)
+    return Arms(rows, effective, estimates, overlap.reshape(question.bins), scores)
 
 
 def _influence(
@@ -105,6 +110,22 @@ def _influence(
     for model, slope in ((arm, by_outcome), (TREATMENT, numerator - mean * denominator)):
         if len(slope):
             yield from fits[model].influence(slope).tolist()
+
+
+def departures(question: EffectSums, scores: FloatVector) -> Iterator[Departure]:
+    """Where the treatment's model misses most, by category but the first and by number.
+
+    Positions of variables stand for their names.
+    """
+    origins, units = question.origin_array(), question.unit_array()
+    numbers = [v for v in question.adjust if not question.categories[v]]
+    variances = np.maximum(scores[1], LEAST_VARIANCE)
+    z = np.where(scores[1] >= LEAST_VARIANCE, scores[0] / np.sqrt(variances), 0.0)
+    for arm, number in np.ndindex(*(z.shape[:2] if z.size else (0, 0))):
+        of, v = z[arm, number], numbers[number]
+        at, tests = int(abs(of).argmax()), int(np.count_nonzero(of))
+        value = origins[v] + math.ldexp(MARKS[at], int(units[v]))
+        yield Departure(arm=arm + 1, variable=str(v), below=value, z=float(of[at]), tests=tests)
 
 
 def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:

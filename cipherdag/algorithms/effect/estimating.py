@@ -18,11 +18,17 @@ from cipherdag.algorithms.effect.estimates import (
     Uncertainty,
     arm_means,
     coefficient_estimates,
+    departures,
     differences,
     ratios,
 )
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
+from cipherdag.findings.effect import (
+    AdjustedEffect,
+    ArmMean,
+    BetweenSites,
+    Contrast,
+)
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     ModelSteps,
@@ -101,22 +107,11 @@ class Estimation:
         """Heterogeneity between sites: the weighted mean of their effects, and Cochran's Q."""
         asked = self._stage(PerSite(self.reference))
         sums = yield from sum_with_threshold(asked, self.facts.min_contributors)
-        unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
-        others = [a for a in range(asked.arms) if number or a != self.reference]
-        return tuple(
-            BetweenSites(
-                arm=None if number else arm,
-                sites=round(sites),
-                estimate=mean / weight * unit,
-                error=abs(unit) / math.sqrt(weight),
-                q=max(square - mean * mean / weight, 0.0),
-            )
-            for arm, weight, mean, square, sites in zip(
-                others, *sums.reshape(4, -1).tolist(), strict=True
-            )
-            if sites > 1.0 and weight > 0.0
-        )
+        others = [a for a in range(asked.arms) if a != self.reference]
+        arms = (None,) if number else others
+        each = BetweenSites.all_of(sums, arms, [self._effect_scale()] * len(arms))
+        return tuple(one for one in each if one is not None)
 
     def _estimated(self) -> Estimating:
         yield from self._fit()
@@ -227,6 +222,7 @@ class Estimation:
             arms.rows,
             arms.effective,
             overlap=_whole(arms.overlap),
+            departures=tuple(departures(asked, arms.scores)),
             doubts=tuple(self._doubts(arms)),
         )
 

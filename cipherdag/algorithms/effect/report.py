@@ -13,7 +13,6 @@ from cipherdag.findings.effect import (
 )
 from cipherdag.findings.estimated_effect import EstimatedEffect
 from cipherdag.findings.finding import Report
-from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
 LIMITS = (
     (
@@ -72,30 +71,15 @@ def reported(effect: EstimatedEffect) -> Report:
 
 
 def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
-    """Warn where fewer or more rows have an arm than any propensity of their bin makes likely.
-
-    Rows in no disclosed bin count as having the arm where a bin has too few such rows, and as
-    lacking it where a bin has too many.
-    """
-    from scipy.special import bdtr
-
-    edges, arms = (*PROPENSITY_EDGES, 1.0), {mean.arm: mean.rows for mean in effect.means}
-    for number, by_arm in enumerate(effect.overlap, start=1):
-        bins = [(own[number], sum(own) - own[number]) for own in zip(*by_arm, strict=True)]
-        if not bins:
-            return
-        told, others = (sum(each) for each in zip(*bins, strict=True))
-        least = arms[number] - told, sum(arms.values()) - arms[number] - others
-        for low, high, (having, lacking) in zip(edges[:-1], edges[1:], bins, strict=True):
-            few = bdtr(having + least[0], having + lacking + least[0], low)
-            many = bdtr(lacking + least[1], having + lacking + least[1], 1.0 - high)
-            if having + lacking and min(few, many) < DIFFER / len(bins):
-                yield (
-                    f"{having} of {having + lacking} rows have {of.arm_name(number)} where the "
-                    f"treatment's model gives them a chance of {low:.0%} to {high:.0%}: some rows "
-                    "have no like in another arm, or the model is wrong."
-                )
-                break
+    """Warn where rows below a value have an arm less or more often than the model of it says."""
+    for one in effect.departures:
+        if one.p_value < DIFFER / len(effect.departures):
+            often = "more" if one.z > 0.0 else "less"
+            yield (
+                f"Rows with {one.variable} below {one.below:.4g} have {of.arm_name(one.arm)} "
+                f"{often} often than the treatment's model says (p {one.p_value:.2g}): some rows "
+                "have no like in another arm, or the model is wrong."
+            )
 
 
 def _left_out(effect: EstimatedEffect) -> Iterator[str]:

@@ -91,6 +91,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     name: ClassVar[str] = "graphcheck"
     title: ClassVar[str] = "GraphCheck"
     use: ClassVar[str] = "Test which independences of a given graph the data contradict."
+    takes_visits: ClassVar[bool] = True
     usual: ClassVar[tuple[str, ...] | None] = ("graph", "alpha", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
@@ -135,9 +136,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     def closed(self) -> bool:
         """True if bits of each test are opened, and no sum."""
         return self.reveal != "sums"
-
-    def check_visits(self, visits: int) -> None:
-        """Take visits of patients, too."""
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.

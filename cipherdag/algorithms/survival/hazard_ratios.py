@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -18,13 +18,18 @@ from numpy.typing import NDArray
 from cipherdag.algorithms.evidence.effects import LARGEST_LOG
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.arrays import FloatVector
+from cipherdag.findings.effect import BetweenSites
 from cipherdag.findings.survival import HazardModel, HazardRatio
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, column_count
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
-from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
+from cipherdag.questions.threshold import (
+    ContributorCounts,
+    open_unsuppressed,
+    sum_with_threshold,
+)
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import WIDTH
 from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
@@ -43,6 +48,8 @@ class Fitted:
         sites: How many sites tell.
         site_hazards: Whether each site has a hazard of its own.
         few: Of which categories, position and code, too few sites have rows.
+        by_site: Sums over sites of what each one's rows tell alone, as `HazardSteps` has them;
+            empty where nothing was asked.
     """
 
     first: HazardSteps
@@ -50,6 +57,7 @@ class Fitted:
     sites: int
     site_hazards: bool
     few: tuple[tuple[int, int], ...] = ()
+    by_site: FloatVector = field(default_factory=lambda: np.zeros(0))
 
 
 def first_step(
@@ -80,6 +88,8 @@ def first_step(
 def fitted(first: HazardSteps, edges: bytes | None, min_contributors: int) -> Fitting:
     """Fit a model; two rounds per step, or one where one site alone may answer.
 
+    Where each site has a hazard of its own, one step more asks how sites differ.
+
     Args:
         first: The question of the first step, whose coefficients are 0.
         edges: Edges of bins, packed, where all sites have one hazard; else None.
@@ -105,7 +115,12 @@ def fitted(first: HazardSteps, edges: bytes | None, min_contributors: int) -> Fi
             _summed(question, sums) if isinstance(question, HazardSums) else _of_sites(model, sums)
         )
         fit.update(*step)
-    return Fitted(first, fit, sites, edges is None)
+    if edges is not None or fit.separated.any():
+        return Fitted(first, fit, sites, edges is None)
+    at_best = np.ascontiguousarray(fit.coefficients, dtype="<f8").tobytes()
+    alone = msgspec.structs.replace(first, coefficients=at_best, by_site=True)
+    by_site = yield from sum_with_threshold(alone, min_contributors)
+    return Fitted(first, fit, sites, site_hazards=True, by_site=by_site)
 
 
 def _few(model: HazardSteps, counts: FloatVector, needed: int) -> tuple[tuple[int, int], ...]:
@@ -163,16 +178,24 @@ def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
 
 def _ratios(model: Fitted, names: Sequence[str]) -> Iterator[HazardRatio]:
     """The hazard ratios of every column of the model, per unit of the data."""
-    first, at = model.first, 0
+    first, columns = model.first, list[tuple[str, int | None, int]]()
     for v, unit in zip(first.predictors, first.unit_array().tolist(), strict=True):
-        categories = first.categories[v]
-        for code in range(1, categories) if categories else (None,):
-            yield _ratio(names[v], code, model.fit, at, 0 if categories else unit)
-            at += 1
+        codes = range(1, first.categories[v])
+        each = [(names[v], code, 0) for code in codes]
+        columns += each if first.categories[v] else [(names[v], None, unit)]
+    scales = [math.ldexp(1.0, -unit) for _, _, unit in (*columns, *columns)]
+    sums = model.by_site if len(model.by_site) else np.zeros(4 * len(scales))
+    of_sites = BetweenSites.all_of(sums, [None] * len(scales), scales)
+    halves = of_sites[: len(columns)], of_sites[len(columns) :]
+    for at, (column, steps, over_time) in enumerate(zip(columns, *halves, strict=True)):
+        ratio, between = _ratio(*column, model.fit, at), steps
+        if steps is not None and ratio.log_ratio is not None:
+            between = replace(steps, estimate=ratio.log_ratio + steps.estimate)
+        yield replace(ratio, between=between, over_time=over_time)
 
 
 def _ratio(
-    name: str, category: int | None, fit: HazardFit | None, at: int, unit: int
+    name: str, category: int | None, unit: int, fit: HazardFit | None, at: int
 ) -> HazardRatio:
     if fit is None:
         return HazardRatio(column=name, category=category, fault="withheld")

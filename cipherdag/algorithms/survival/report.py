@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cipherdag.findings.axes import MOST_SERIES, Curves, Series
+from cipherdag.findings.effect import normal_p_value
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS
@@ -14,7 +15,8 @@ from cipherdag.statistics.survival import ratio_trend
 
 TITLE = "Survival curves"
 CHANGES = 0.01
-"""p-value below which a ratio of hazards is said to change."""
+"""p-value below which ratios of hazards are said to change, or to differ; of all of a model."""
+TOO_LITTLE = "one ratio, or a test of equal rates, says too little. Look at the curves."
 LIMITS = (
     (
         "Times are counted in bins: a curve is estimated at their upper edges only, and a median "
@@ -39,9 +41,15 @@ LIMITS = (
 
 IN_UNITS = " Counts are ranges, and the intervals cover them."
 PROPORTIONAL = (
-    "A Cox model takes ratios of hazards to be the same at all times, and the logarithm of a "
-    "hazard to be linear in numbers; neither is looked at here."
+    "A Cox model takes ratios of hazards to be the same at all times and sites, and the logarithm "
+    "of a hazard to be linear in numbers. {} That rows end without the event for reasons which "
+    "foretell it is not looked at."
 )
+COMPARED = (
+    "Of the former two, what sites with events enough tell alone is compared, and a site that "
+    "restricts small counts changes it by up to a quarter of its standard error."
+)
+NOT_COMPARED = "Neither is looked at with one hazard of all sites, or where too few sites tell."
 NO_MODEL = (
     "Too few sites tell of the Cox model: each needs events, a min_cell_size of them, and no "
     "smaller count in a table of two among the event and the model's columns of categories."
@@ -72,8 +80,11 @@ def reported(analysis: SurvivalAnalysis) -> Report:
         series=tuple(_series(name, one, analysis.edges) for name, one in curves[:MOST_SERIES]),
         steps=True,
     )
-    limits = LIMITS if analysis.model is None else (*LIMITS, PROPORTIONAL)
-    return Report(panels=(panel,), limits=limits, warnings=tuple(_warnings(analysis)))
+    limits, ratios = [*LIMITS], () if analysis.model is None else analysis.model.ratios
+    if analysis.model is not None:
+        compared = any(one.between or one.over_time for one in ratios)
+        limits.append(PROPORTIONAL.format(COMPARED if compared else NOT_COMPARED))
+    return Report(panels=(panel,), limits=tuple(limits), warnings=tuple(_warnings(analysis)))
 
 
 def _note(groups: int) -> str:
@@ -146,8 +157,8 @@ def _changing_ratios(analysis: SurvivalAnalysis) -> Iterator[str]:
         if p_value < CHANGES:
             yield (
                 f"The ratio of hazards of {analysis.group_names[k]} and the others changes over "
-                f"time (p {p_value:.2g}): one ratio, or a test of equal rates, says too little. "
-                "Look at the curves; sites that differ in hazards and in groups may do it, too."
+                f"time (p {p_value:.2g}): {TOO_LITTLE} Sites that differ in hazards and in groups "
+                "may do it, too."
             )
             if len(reported) == FEWEST_GROUPS:
                 return
@@ -177,9 +188,28 @@ def _model_warnings(analysis: SurvivalAnalysis) -> list[str]:
                 f"The likelihood of {name} rises without end, as where {ends} of those with the "
                 "event have it: no ratio of hazards can be given, and no test of the model."
             )
+    said += _of_sites(analysis)
     if 0 < model.sites < analysis.n_sites:
         said.append(
             f"{analysis.n_sites - model.sites} of {analysis.n_sites} sites tell nothing of the Cox "
             "model, as some of their counts are too small."
         )
     return said
+
+
+def _of_sites(analysis: SurvivalAnalysis) -> Iterator[str]:
+    """Where ratios of hazards differ between sites, or change over time, beyond chance."""
+    assert analysis.model is not None, "only a Cox model has ratios of hazards"
+    ratios = analysis.model.ratios
+    for name, one in zip(analysis.ratio_names, ratios, strict=True):
+        if one.between is not None and one.between.p_value < CHANGES / len(ratios):
+            yield (
+                f"The ratios of hazards of {name} that each site's rows tell alone differ by more "
+                f"than chance: {one.between.i2:.0%} of their scatter (Cochran's Q "
+                f"{one.between.q:.1f} of {one.between.sites} sites). The ratio given may be that "
+                "of no site."
+            )
+        if one.over_time is None or (p := normal_p_value(one.over_time)) >= CHANGES / len(ratios):
+            continue
+        turns = "grows" if one.over_time.estimate > 0.0 else "falls"
+        yield f"The ratio of hazards of {name} {turns} over time (p {p:.2g}): {TOO_LITTLE}"

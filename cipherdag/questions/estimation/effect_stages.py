@@ -39,11 +39,13 @@ class ArmMeans(_Stage, frozen=True, tag="means"):
     weights and their squares; the derivatives of the numerators by the coefficients of the arm's
     outcome, and of numerators and of denominators by those of the treatment. Then how many rows of
     every arm have a propensity in each bin of `PROPENSITY_EDGES`, for every category of the
-    treatment but 0.
+    treatment but 0. Then, of every such category and every number adjusted for, the score of the
+    rows below each of `MARKS` in the treatment's model, less what the site's coefficients explain,
+    and the variances of these; zeros where few rows of the site are below, or are not.
 
     Attributes:
         coefficients: Packed 64-bit floats of all models.
-        overlap: Whether propensities are counted.
+        overlap: Whether propensities are counted, and there are scores.
     """
 
     label: ClassVar[str] = "means of the arms"

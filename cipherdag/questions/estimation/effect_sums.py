@@ -40,14 +40,15 @@ Refutation = Literal["", "placebo", "random-cause", "subset"]
 TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
 """The permitted truncations of propensities.
 
-They are few, since two runs at nearly equal truncations could differ by a single row and so
-disclose it.
+They are few, since two runs at nearly equal ones could differ by a single row, and so disclose it.
 """
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """Number of the treatment's model; a model of the outcome has the number of its arm."""
 FOLDS = 5
 """Random folds of a site's rows, of which a refutation leaves out one at a time."""
+MARKS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Of a number, in common units from its common origin: rows below are compared with a model."""
 PER_ARM = 5
 """Sums of an arm before derivatives: rows, numerator, denominator, weights, squared weights."""
 _REFUTED: dict[Refutation, str] = {
@@ -56,8 +57,6 @@ _REFUTED: dict[Refutation, str] = {
     "random-cause": " and for a random cause",
     "subset": " without a part of the rows",
 }
-
-
 _CHANGED: dict[Refutation, tuple[Quantity, ...]] = {
     "": (),
     "placebo": (Quantity.CHANGED,),
@@ -86,8 +85,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     With ``site_effect`` every model has intercepts of each site's own (fixed effects), which the
     site profiles out of steps and derivatives and puts into fitted outcomes and propensities; their
-    positions in coefficients and derivatives are then empty. A site without rows of every arm does
-    not contribute.
+    positions in coefficients and derivatives are then empty. A site with 15 rows a coefficient, of
+    the rarest response, fits its model of an arm or of the treatment alone: its rows follow that
+    one in all stages but steps, which it adds to for the others. A site without rows of every arm
+    does not contribute.
 
     A site does not contribute where the table of all discrete variables named has a count below
     its ``min_cell_size`` but 0; numbers of few values that repeat are discrete there. From the bins
@@ -129,7 +130,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     """
 
     discloses = (
-        *sums(Quantity.SITES, Quantity.PROPENSITIES),
+        *sums(Quantity.SITES, Quantity.PROPENSITIES, Quantity.SCORES),
         *(each for stage in STAGES for each in stage.opens),
         *once_more(Quantity.CHANGED, Quantity.FOLDS),
     )
@@ -304,7 +305,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         return _unpacked(self.stage.influence).reshape(self.estimates, -1)
 
     def inverse(self, model: int) -> FloatVector:
-        """The inverse of minus a Hessian of the outcome in the stage `Variance`, shape (m, m)."""
+        """The inverse of minus a Hessian of the outcome in the stage `Variance`, (m, m)."""
         assert isinstance(self.stage, Variance), "no other stage has inverses"
         size = self.size(model)
         return _unpacked(self.stage.inverses).reshape(-1, size, size)[self.of_outcome.index(model)]
@@ -327,6 +328,12 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         counted = isinstance(self.stage, ArmMeans) and self.stage.overlap
         counted = counted and TREATMENT in self.needed
         return self.arms - 1, self.arms, len(PROPENSITY_EDGES) if counted else 0
+
+    @property
+    def compared(self) -> tuple[int, int, int]:
+        """Shape of scores of the treatment's model, (arms - 1, numbers adjusted for, marks)."""
+        numbers = sum(not self.categories[v] for v in self.adjust)
+        return self.arms - 1, numbers, len(MARKS) if self.bins[-1] else 0
 
     @property
     def label(self) -> str:
@@ -363,10 +370,11 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     def encodings(self) -> tuple[Encoding, ...]:
         """Sums on the grid that `Moments` has, counts, and indicators of contribution."""
         opened = (*self.stage.opens, *once_more(*_CHANGED[self.refutation]))
-        counts = sums(Quantity.PROPENSITIES)
+        rows, scores = self.max_rows, 2 * math.prod(self.compared)
         return (
-            moment_encoding(self._sums, self.max_rows, opened),
-            Encoding(math.prod(self.bins), float(self.max_rows), counts),
+            moment_encoding(self._sums, rows, opened),
+            Encoding(math.prod(self.bins), float(rows), sums(Quantity.PROPENSITIES)),
+            moment_encoding(scores, rows, sums(Quantity.SCORES)),
             Encoding(self._parts, 1.0, sums(Quantity.SITES)),
         )
 

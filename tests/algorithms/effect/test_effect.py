@@ -89,7 +89,7 @@ def with_sites(rows):
 @pytest.mark.parametrize("estimator", ARMS)
 def test_it_is_m_estimation_on_all_rows(estimator, outcome, arms, site_effect):
     """With an indicator of every site, where sites have constants of their own."""
-    rows = patients(arms=arms)
+    rows = patients(arms=arms, n=300 if site_effect else 1500)
     found = estimated(
         rows, treatment="drug", outcome=outcome, adjust=ADJUST, estimator=estimator,
         site_effect=site_effect,
@@ -114,6 +114,32 @@ def test_it_is_m_estimation_on_all_rows(estimator, outcome, arms, site_effect):
         assert own_difference.estimate == pytest.approx(means[arm] - means[0], rel=1e-6)
         expected = np.sqrt(weights @ covariance @ weights)
         assert own_difference.error == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(50, 70, 900), (700, 900, 800)])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+@pytest.mark.parametrize("estimator", ARMS)
+def test_a_site_with_many_rows_fits_models_of_its_own(estimator, outcome, sizes):
+    """Others share slopes with all sites; where all have many rows, there is nothing to share."""
+    rows, site = patients(n=sum(sizes)), np.repeat(np.arange(3), sizes)
+    data = {f"site-{k}": rows[site == k] for k in range(3)}
+    policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
+    asked = Effect(treatment="drug", outcome=outcome, adjust=ADJUST, estimator=estimator)
+    found = Federation.simulate(data, policy=policy, device="cpu").run(asked)
+    binary = outcome == "well"
+    y = codes(rows["well"]).astype(float) if binary else rows["cost"].to_numpy()
+    X = plain_design(rows.assign(site=site.astype(str)), ("age", "sex", "stage", "site"))
+    many = site == 2
+    if min(sizes) > 100:  # slopes of every site, and its constant, are columns
+        X = np.column_stack([plain_design(rows) * (site == k)[:, None] for k in range(3)])
+        many = None
+    means, covariance = plain_effects.arm_means(
+        y, codes(rows["drug"]), X, estimator, truncate=0.01, binary=binary, alone=many
+    )
+    (own,) = found.finding.sets
+    assert [one.mean for one in own.means] == pytest.approx(means, rel=1e-7)
+    errors = np.sqrt(covariance.diagonal())
+    assert [one.error for one in own.means] == pytest.approx(errors, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -733,20 +759,3 @@ def test_replicates_are_graphs_that_an_effect_takes():
     assert sum(("a", "b") in [(e.source, e.target) for e in edges] for edges in drawn) == 5
     assert counted.joined == 5
     assert Effect(graphs=[found.graph, *found.replicates], treatment="a", outcome="b").adjust
-
-
-def treated_above(least, n=3000):
-    """Rows of which none below a number is treated; above it the treatment's model is right."""
-    rng = np.random.default_rng(4)
-    z = rng.normal(size=n)
-    drug = (z > least) & (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * z)))
-    return pd.DataFrame(
-        {"z": z, "drug": np.where(drug, "yes", "no"), "cost": z + drug + rng.normal(size=n)}
-    )
-
-
-@pytest.mark.parametrize(("least", "told"), [(-0.5, True), (-9.0, False)])
-def test_rows_of_which_none_is_treated_are_said(least, told):
-    found = estimated(treated_above(least), treatment="drug", outcome="cost", adjust="z")
-    said = [each for each in found.report.warnings if "the treatment's model gives them" in each]
-    assert bool(said) == told

@@ -11,7 +11,8 @@ from scipy import stats
 from cipherdag import Effect, FedBOSS, Federation, Run
 from cipherdag.algorithms.effect.sets import read_sets, sampled_sets
 from cipherdag.errors import ParameterError
-from cipherdag.findings.effect import BetweenSites, Contrast, averaged, with_scatter
+from cipherdag.findings.averaging import averaged, with_scatter
+from cipherdag.findings.effect import BetweenSites, Contrast
 from cipherdag.graphs.graph_sample import GraphSample
 
 NAMES = tuple("abcde")

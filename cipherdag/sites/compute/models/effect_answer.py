@@ -18,7 +18,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.findings.effect import AdjustedEffect
 from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
@@ -87,23 +87,34 @@ def _per_site(
     facts = Facts(len(question.categories), 1)
     alone = Estimation(scope, facts, reference, leave_out=False, between=False)
     effect_alone = _finished(alone, answer)
-    sums = np.zeros((4, question.contrasts))
     if effect_alone.why or not alone.determined:
-        return sums.ravel()
+        return np.zeros(4 * question.contrasts)
     differences = [one for one in effect_alone.contrasts if one.scale == "difference"]
     effect = np.ldexp([one.estimate for one in differences], -question.effect_unit)
     error = np.ldexp([one.error for one in differences], -question.effect_unit)
+    noise = None
     if blur is not None:
         pair = (question.treatment, question.outcome)
         given = sorted(blur.column(v) for v in question.adjust)
         noise = blur.uniform(b"".join([*map(blur.column, pair), *given]), (2, len(effect)))
         noise[0] *= blur.sign(*(v for v in pair if question.categories[v]))
-        effect += EFFECT_NOISE_SE * noise[0] * error
+    return by_precision(effect, error, noise)
+
+
+def by_precision(effect: FloatVector, error: FloatVector, noise: FloatMatrix | None) -> FloatVector:
+    """1 over the variance of each effect, that times it, and times its square; then 1; or zeros.
+
+    Args:
+        effect: One site's, in common units, shape (k,).
+        error: Its standard error, not finite or 0 where there is none, shape (k,).
+        noise: Numbers from -1 to 1 by which effects and errors are perturbed, shape (2, k).
+    """
+    if noise is not None:
+        effect = effect + EFFECT_NOISE_SE * noise[0] * error
         error = error * (1.0 + VARIANCE_JITTER * noise[1])
-    for contrast in np.flatnonzero((error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)):
-        weight, mean = 1.0 / error[contrast] ** 2, effect[contrast]
-        sums[:, contrast] = weight, weight * mean, weight * mean**2, 1.0
-    return sums.ravel()
+    there = (error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)
+    weight, mean = there / np.where(there, error, 1.0) ** 2, np.where(there, effect, 0.0)
+    return np.concatenate([weight, weight * mean, weight * mean**2, there])
 
 
 def _finished(alone: Estimation, answer: Callable[[EffectSums], FloatVector]) -> AdjustedEffect:

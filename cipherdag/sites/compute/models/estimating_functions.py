@@ -7,7 +7,8 @@ Davidian, Statistics in Medicine 23 (2004) 2937-2960 (Hajek's ratio of weighted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Collection
 from functools import cache, cached_property
 
 import numpy as np
@@ -17,15 +18,17 @@ from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, V
 from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
 from cipherdag.sites.compute.descriptions.described import suppress_small_counts
 from cipherdag.sites.compute.device import Device, placed
+from cipherdag.sites.compute.models.arm_terms import ArmTerms
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.likelihoods import bounded_logits, by_pieces, information
+from cipherdag.sites.compute.models.scores_below import scores_below
 from cipherdag.sites.compute.models.site_intercepts import (
     centred,
     full_scores,
     profiled_slope,
     with_site_intercepts,
 )
-from cipherdag.sites.compute.models.steps import model_step
+from cipherdag.sites.compute.models.steps import fit_alone, model_step
 from cipherdag.sites.compute.rows import Rows
 from cipherdag.statistics.array_functions import (
     Array,
@@ -38,42 +41,14 @@ from cipherdag.statistics.array_functions import (
     like,
     maxima,
 )
+from cipherdag.statistics.newton import ESTIMATE_TOLERANCE
+from cipherdag.statistics.regression_fits import Fit
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
 
 LEAST_WEIGHT = 0.5
 """The least weight of a stratum's arm by which is divided; the weight of any row is larger."""
 LARGEST_LEVERAGE = 0.9
 """A row's leverage is cut here: at 1 nothing would be left of its residual."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Arm:
-    """The terms of an arm's mean, sum (m + w (y - m)) / sum d, row by row.
-
-    Attributes:
-        arm: The number of the arm.
-        in_arm: Which rows are of the arm, 0 or 1, shape (n,).
-        weight: w, 1 over the propensity in rows of the arm, else 0, shape (n,).
-        slope: Derivative of w by the logits of the treatment, shape (n, arms - 1).
-        fitted: m, the outcome of the arm's model, shape (n,).
-        change: Derivative of m by its linear combination, shape (n,).
-        residual: y - m, shape (n,).
-        denominator: d, shape (n,).
-    """
-
-    arm: int
-    in_arm: Array
-    weight: Array
-    slope: Array
-    fitted: Array
-    change: Array
-    residual: Array
-    denominator: Array
-
-    @property
-    def numerator(self) -> Array:
-        """The sum's terms m + w (y - m), shape (n,)."""
-        return self.fitted + self.weight * self.residual
 
 
 def summed_functions(
@@ -88,14 +63,16 @@ def summed_functions(
     if isinstance(question.stage, ModelSteps):
         sums = functions.steps()
     elif isinstance(question.stage, ArmMeans):
-        sums = np.concatenate([*functions.means(), functions.overlap(min_cell_size)])
+        sums = np.concatenate([*functions.means(), *functions.overlap(min_cell_size)])
     elif isinstance(question.stage, Variance):
         sums = functions.variance()
     return np.concatenate([sums, [1.0], present])
 
 
 class _EstimatingFunctions:
-    def __init__(self, question: EffectSums, rows: Rows, device: Device) -> None:
+    def __init__(
+        self, question: EffectSums, rows: Rows, device: Device, *, alone: bool = True
+    ) -> None:
         @cache
         def column(variable: int) -> FloatVector:
             return rows.column(variable)
@@ -118,8 +95,14 @@ class _EstimatingFunctions:
         if question.site_effect and question.linear:
             self._design, self._outcome = centred(self._design, self._outcome, weights)
         self._coefficients = question.by_model()
+        self._alone: dict[int, FloatVector] = {}
+        self._shared: _EstimatingFunctions | None = None
         if question.site_effect and not isinstance(question.stage, ModelSteps):
             self._coefficients = {m: self._at_site(m, c) for m, c in self._coefficients.items()}
+            if alone and not question.linear:
+                self._fit_alone()
+                if self._alone and isinstance(question.stage, Variance):
+                    self._shared = _EstimatingFunctions(question, rows, device, alone=False)
 
     def _constant(self, value: float) -> Array:
         return full((len(self._outcome),), value, self._outcome)
@@ -136,6 +119,19 @@ class _EstimatingFunctions:
             categories,
             self._weights[used],
         ).ravel()
+
+    def _fit_alone(self) -> None:
+        """Put coefficients of these rows alone in place of those that all sites share."""
+        question = self._question
+        for model in question.needed:
+            used, response, categories = self._response(model)
+            fit = Fit(
+                np.zeros(question.size(model)), tolerance=ESTIMATE_TOLERANCE,
+                model=question.regression(model), discrete=categories > 0,
+            )  # fmt: skip
+            if fit_alone(fit, self._design[used], response[used], categories, self._weights[used]):
+                self._alone[model] = fit.coefficients
+        self._coefficients = self._coefficients | self._alone
 
     def _response(self, model: int) -> tuple[Array, Array, int]:
         """The rows, response and number of categories of a model."""
@@ -190,19 +186,21 @@ class _EstimatingFunctions:
             sums += [np.array([rows, *weighted]), *self._derivatives(terms)]
         return sums
 
-    def _derivatives(self, terms: _Arm) -> list[FloatVector]:
+    def _derivatives(self, terms: ArmTerms) -> list[FloatVector]:
         """Derivatives of an arm's sums by the outcome's and by the treatment's coefficients."""
         by_outcome, *by_treatment = self._slopes(terms)
         if self._question.site_effect:
             if len(by_outcome):
-                by_outcome = profiled_slope(by_outcome, self._information(terms.arm), 1)
-            outputs = self._question.arms - 1
-            by_treatment = [
-                profiled_slope(x, self._information(TREATMENT), outputs) for x in by_treatment
-            ]
+                by_outcome = self._profiled(terms.arm, by_outcome)
+            by_treatment = [self._profiled(TREATMENT, each) for each in by_treatment]
         return [by_outcome, *by_treatment]
 
-    def _slopes(self, terms: _Arm) -> list[FloatVector]:
+    def _profiled(self, model: int, slope: FloatVector) -> FloatVector:
+        if model in self._alone:
+            return np.zeros_like(slope)
+        return profiled_slope(slope, self._information(model), self._question.outputs(model))
+
+    def _slopes(self, terms: ArmTerms) -> list[FloatVector]:
         """The derivatives at fixed intercepts of the site."""
         question, slopes = self._question, [np.zeros(0)]
         if 0 in question.needed:
@@ -271,10 +269,12 @@ class _EstimatingFunctions:
                 total = total + residual * (pull + raised)
             if len(treated):
                 total = total + self._treatment_scores(treated)
+            if self._shared is not None:
+                total = total + self._shared.scores_of(self._alone, terms.arm, influence[1:])
             columns.append(total * self._weights)
         return functions_of(self._design).column_stack(columns)
 
-    def _leverage(self, terms: _Arm) -> Array:
+    def _leverage(self, terms: ArmTerms) -> Array:
         """The leverage of each row's outcome among the rows of an arm, shape (n,).
 
         Source: MacKinnon and White, Journal of Econometrics 29 (1985) 305-325 (HC3).
@@ -287,6 +287,11 @@ class _EstimatingFunctions:
             share = self._weights * terms.in_arm / total
             return xp.clip(share, 0.0, LARGEST_LEVERAGE)
         design, inverse = self._design, question.inverse(terms.arm)
+        if terms.arm in self._alone:
+            inner = np.linalg.pinv(self._information(terms.arm), hermitian=True)
+            inverse = np.asarray(inner, dtype=np.float64)
+            share = strength * ((design @ self._like(inverse)) * design).sum(axis=1)
+            return xp.clip(share, 0.0, LARGEST_LEVERAGE)
         total, level = float(strength.sum()), 0.0
         if question.site_effect and total > 0.0:
             design, level = design - strength @ design / total, 1.0 / total
@@ -294,7 +299,7 @@ class _EstimatingFunctions:
         return xp.clip(share, 0.0, LARGEST_LEVERAGE)
 
     def _scores(
-        self, terms: _Arm, mean: float, weights: FloatVector
+        self, terms: ArmTerms, mean: float, weights: FloatVector
     ) -> tuple[FloatVector, FloatVector]:
         """Weights of the scores of the outcome's and the treatment's model, with intercepts."""
         question = self._question
@@ -302,12 +307,16 @@ class _EstimatingFunctions:
         if question.site_effect and not question.stratified:
             slope, *by_treatment = self._slopes(terms)
             if len(fitted):
-                fitted = full_scores(fitted, slope, self._information(terms.arm), 1)
+                fitted = self._full(terms.arm, fitted, slope)
             if by_treatment:
                 slope = by_treatment[0] - mean * by_treatment[1]
-                square = self._information(TREATMENT)
-                treated = full_scores(treated, slope, square, question.arms - 1)
+                treated = self._full(TREATMENT, treated, slope)
         return fitted, treated
+
+    def _full(self, model: int, weights: FloatVector, slope: FloatVector) -> FloatVector:
+        """`full_scores` of a model, whose coefficients are all the site's if it is fitted alone."""
+        count = len(slope) if model in self._alone else self._question.outputs(model)
+        return full_scores(weights, slope, self._information(model), count)
 
     def _treatment_scores(self, weights: FloatVector) -> Array:
         """The weighted scores of the treatment's model, shape (n,)."""
@@ -315,11 +324,23 @@ class _EstimatingFunctions:
         treated = floats(self.arm[:, None] == self._like(np.arange(1, self._question.arms)))
         return ((treated - self._propensities[:, 1:]) * by_output).sum(axis=1)
 
+    def scores_of(self, models: Collection[int], arm: int, weights: FloatVector) -> Array:
+        """What the site's rows add to what other sites take from these models, shape (n,)."""
+        fitted, treated = np.split(weights, [self._question.derivatives[0]])
+        total = self._constant(0.0)
+        if arm in models and fitted.any():
+            terms, every = self._arms[arm], self._full(arm, fitted, np.zeros_like(fitted))
+            total = total + terms.in_arm * terms.residual * (self._design @ self._like(every))
+        if TREATMENT in models and treated.any():
+            every = self._full(TREATMENT, treated, np.zeros_like(treated))
+            total = total + self._treatment_scores(every)
+        return total
+
     @cached_property
-    def _arms(self) -> list[_Arm]:
+    def _arms(self) -> list[ArmTerms]:
         return [self._terms(arm) for arm in range(self._question.arms)]
 
-    def _terms(self, arm: int) -> _Arm:
+    def _terms(self, arm: int) -> ArmTerms:
         question, xp = self._question, functions_of(self.arm)
         in_arm = floats(self.arm == arm)
         weight, fitted, change = (self._constant(value) for value in (0.0, 0.0, 1.0))
@@ -342,7 +363,7 @@ class _EstimatingFunctions:
                 change = fitted * (1.0 - fitted)
         denominator = weight if question.estimator == "ipw" else self.comparable
         residual = self._outcome - fitted
-        return _Arm(arm, in_arm, weight, slope, fitted, change, residual, denominator)
+        return ArmTerms(arm, in_arm, weight, slope, fitted, change, residual, denominator)
 
     @cached_property
     def _propensities(self) -> Array:
@@ -354,8 +375,8 @@ class _EstimatingFunctions:
         weights = xp.exp(every - maxima(every, 1)[:, None])
         return weights / weights.sum(axis=1)[:, None]
 
-    def overlap(self, min_cell_size: int) -> FloatVector:
-        """Counts of propensities, of which small ones are suppressed, shape (bins,).
+    def overlap(self, min_cell_size: int) -> tuple[FloatVector, FloatVector]:
+        """Counts of propensities, of which small ones are suppressed, (bins,), and scores.
 
         The number of an arm's rows is disclosed too, so the total of suppressed counts follows.
         """
@@ -367,4 +388,9 @@ class _EstimatingFunctions:
                 bins = xp.searchsorted(edges, chance, side="right") - 1
                 counted = host(xp.bincount(bins, minlength=len(PROPENSITY_EDGES)))
                 counts[category, arm] = suppress_small_counts(counted, min_cell_size)
-        return counts.ravel()
+        scores = np.zeros(0)
+        if math.prod(self._question.compared):
+            square, chance = self._information(TREATMENT), self._propensities
+            of = self._design, self.arm, chance[:, 1:], self._weights
+            scores = scores_below(self._question, *of, square, min_cell_size)
+        return counts.ravel(), scores

@@ -60,6 +60,8 @@ LEAST_WIDTH = 2.0**-24
 MOST_WIDTH = 700.0  # whose exponential is finite
 MOST_MADE, MOST_SUMS = 2**20, 512
 """Compressed rows are used up to this many entries of all patterns, and sums of a group."""
+ROWS_PER_COEFFICIENT = 15
+"""A site fits a model of an effect alone if it has as many, of the rarest response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,24 @@ def model_step(
     if site_effect:
         design, response = centred(design, response, weights)
     return _packed(*_parts(design, response, coefficients, categories, ordered=ordered))
+
+
+def fit_alone(fit: Fit, design: Array, response: Array, categories: int, weights: Array) -> bool:
+    """Fit a model to the rows of one site; whether these are many, and determine it."""
+    levels = like(np.arange(max(categories, 1))[:, None], response)
+    observed = floats(response == levels) if categories else full((1, len(response)), 1.0, response)
+    if host(observed.sum(axis=1)).min() < ROWS_PER_COEFFICIENT * design.shape[1]:
+        return False
+    roots = functions_of(weights).sqrt(weights)
+    while not fit.finished:
+        if categories:
+            step = logit_step(design, weights * observed[1:], fit.proposed, weights)
+        else:
+            step = linear_step(design * roots[:, None], response * roots)
+        value, gradient, square = step
+        count = outputs(categories) if categories else 1
+        fit.update(float(value), host(gradient), host(square), count)
+    return not fit.diverged and fit.determined
 
 
 def _packed(value: Array, gradient: Array, square: Array) -> FloatVector:

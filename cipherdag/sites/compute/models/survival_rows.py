@@ -25,9 +25,11 @@ from cipherdag.questions.estimation.survival import (
     SurvivalCounts,
     Survived,
 )
+from cipherdag.sites.compute.models.effect_answer import by_precision
 from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.compute.rows import has_levels, smallest_cell
 from cipherdag.statistics.newton import pack_step
+from cipherdag.statistics.reproducible import LEAST_PIVOT
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
 ColumnLookup = Callable[[int], FloatVector]
@@ -37,6 +39,12 @@ GRID_BITS = 4
 """Below one, of expected events and of their covariances, where small counts may not leave."""
 MOST = 30.0
 """Of the logarithm of a weight that is added over sites."""
+EVENTS_PER_COEFFICIENT = 10
+"""A site compares coefficients if it has as many events of each, and twice as many over time."""
+LARGEST_KURTOSIS = 0.1
+"""Of the sum of a column over the events: with more, it is not close to normal."""
+DETERMINED = 1e-6
+"""How far a product of a matrix and its inverse may be from 1."""
 LEAST = 1e-200
 """Of a sum of weights, the largest of which is 1: less is left where a step goes far too far."""
 
@@ -99,7 +107,7 @@ def survival_answer(
         return log_rank_sums(question, column, min_cell_size=min_cell_size, noise=noise)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, min_cell_size=min_cell_size)
-    return _hazard_step(question, column, min_cell_size=min_cell_size)
+    return _hazard_step(question, column, min_cell_size=min_cell_size, blur=blur)
 
 
 def check_study(asked: Survived, categories: tuple[int, ...], column: ColumnLookup) -> None:
@@ -225,16 +233,57 @@ def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
     return LogRankParts(parts.observed, expected, covariance - np.diag(covariance.sum(axis=0)))
 
 
-def _hazard_step(question: HazardSteps, column: ColumnLookup, *, min_cell_size: int) -> FloatVector:
+def _hazard_step(
+    question: HazardSteps, column: ColumnLookup, *, min_cell_size: int, blur: CellKeys | None
+) -> FloatVector:
     """The answer to `HazardSteps`; zeros where the site has few events, or tables small counts."""
     rows = SurvivalRows.of(question, column)
     small = min_cell_size > 1 and _smallest_count(question, column, rows) < min_cell_size
     if small or rows.impossible or rows.ended.sum() < max(min_cell_size, 1):
         return np.zeros(sum(encoding.length for encoding in question.encodings))
     design = _design(question, column, rows)
+    if question.by_site:
+        return _by_site(question, rows, design, blur)
     step = partial_likelihood(rows, design, question.coefficient_array(), efron=question.efron)
     at_risk = rows.time >= rows.time[rows.ended].min()
     return np.concatenate([pack_step(*step), _categories_at_risk(question, column, rows, at_risk)])
+
+
+def _by_site(
+    question: HazardSteps, rows: SurvivalRows, design: FloatMatrix, blur: CellKeys | None
+) -> FloatVector:
+    """One step over the site's rows alone, of each coefficient and of its change over time."""
+    at, efron = question.coefficient_array(), question.efron
+    (_, score, square), (_, change, across), (_, _, changes) = (
+        partial_likelihood(rows, design, at, efron=efron, power=power) for power in range(3)
+    )
+    fixed, count = _one_step(score, square), len(at)
+    moving = _one_step(
+        np.concatenate([score, change]), np.block([[square, across], [across, changes]])
+    )
+    step, error = np.concatenate([fixed, moving[:, count:]], axis=1)
+    least = EVENTS_PER_COEFFICIENT * count * np.repeat([1, 2], count)
+    events = rows.ended.sum()
+    fourth = events * ((design - design.mean(axis=0)) ** 4).mean(axis=0)
+    skewed = fourth > LARGEST_KURTOSIS * square.diagonal() ** 2
+    error = np.where((events < least) | np.tile(skewed, 2), 0.0, error)
+    noise = None
+    if blur is not None:
+        names = [*map(blur.column, (question.time, question.event, *question.predictors))]
+        noise = blur.uniform(b"hazards" + b"".join(names), (2, 2 * count))
+        noise[0] *= blur.sign(question.event)
+    return by_precision(step, error, noise)
+
+
+def _one_step(score: FloatVector, square: FloatMatrix) -> FloatMatrix:
+    """A Newton step and its standard errors, 0 where nothing is determined, shape (2, m)."""
+    scale = np.sqrt(np.maximum(square.diagonal(), 0.0))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    scaled = square / (scale[:, None] * scale)
+    inverse = np.linalg.pinv(scaled, rcond=LEAST_PIVOT, hermitian=True)
+    determined = abs((inverse @ scaled).diagonal() - 1.0) < DETERMINED
+    variance = np.where(determined, np.maximum(inverse.diagonal(), 0.0), 0.0)
+    return np.stack([inverse @ (score / scale), np.sqrt(variance)]) / scale
 
 
 def hazard_sums(question: HazardSums, column: ColumnLookup, *, min_cell_size: int) -> FloatVector:
@@ -290,9 +339,18 @@ def _categories_at_risk(
 
 
 def partial_likelihood(
-    rows: SurvivalRows, design: FloatMatrix, coefficients: FloatVector, *, efron: bool
+    rows: SurvivalRows,
+    design: FloatMatrix,
+    coefficients: FloatVector,
+    *,
+    efron: bool,
+    power: int = 0,
 ) -> tuple[float, FloatVector, FloatMatrix]:
     """Logarithm of a site's partial likelihood, its gradient, and minus its Hessian.
+
+    With a ``power`` each event counts in both derivatives by that power of its rank in time, from
+    -1/2 to 1/2: those by a change of coefficients with the rank (Grambsch and Therneau, Biometrika
+    81 (1994) 515-526).
 
     What a row adds to the sums over all risk sets that it is in is one weight, so that there is no
     matrix per time: with e the mean columns of a risk set, the Hessian is X' diag(q) X - sum e e'.
@@ -315,12 +373,15 @@ def partial_likelihood(
     taken = before / ties[count] if efron else np.zeros(len(event))
     sums = at_risk[count] - taken[:, None] * tied[count]
     total = np.maximum(sums[:, 0], LEAST)
-    means, share = sums[:, 1:] / total[:, None], 1.0 / total
+    rank = (np.cumsum(ties) - ties / 2.0) / len(event) - 0.5
+    counted = rank[count] ** power
+    means, share = sums[:, 1:] / total[:, None], counted / total
     risk = np.cumsum(np.bincount(count, share, minlength=len(times)))
     reached = np.searchsorted(times, time, side="right")
     factor = np.where(reached > 0, risk[np.maximum(reached - 1, 0)], 0.0)
     factor[ended] -= np.bincount(count, share * taken, minlength=len(times))[event]
     value = linear[ended].sum() - np.log(total).sum() - largest * len(count)
-    gradient = design[ended].sum(axis=0) - means.sum(axis=0)
-    hessian = design.T @ ((factor * weights)[:, None] * design) - means.T @ means
+    weighed = means * counted[:, None] if power else means
+    gradient = (design[ended] * counted[:, None]).sum(axis=0) - weighed.sum(axis=0)
+    hessian = design.T @ ((factor * weights)[:, None] * design) - means.T @ weighed
     return float(value), gradient, hessian

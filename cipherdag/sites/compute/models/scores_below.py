@@ -1,0 +1,79 @@
+"""Scores of rows below marks of numbers in the model of an effect's treatment.
+
+A step at a mark is added to the model, and its score less what the site's coefficients explain is
+normal where the model is right, with slopes of each site or shared ones.
+
+Source: Cox and Hinkley, Theoretical Statistics, 9.3 (score tests with nuisance parameters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.questions.estimation.effect_sums import MARKS, TREATMENT, EffectSums
+from cipherdag.statistics.array_functions import Array, floats, host, like
+from cipherdag.statistics.regression_models import coefficient_index
+
+FEWEST_ROWS = 10
+"""That a site has between two marks at least, or as many as its ``min_cell_size``."""
+
+
+def scores_below(
+    question: EffectSums,
+    design: Array,
+    arm: Array,
+    chance: Array,
+    weights: Array,
+    square: FloatMatrix,
+    min_cell_size: int,
+) -> FloatVector:
+    """The scores and then their variances, shape (2 k,), of which `EffectSums.compared` has k.
+
+    Args:
+        question: What is adjusted for.
+        design: Columns of the model, shape (n, d).
+        arm: Category of the treatment, shape (n,).
+        chance: Of every category but the first, shape (n, arms - 1).
+        weights: Of the rows, shape (n,).
+        square: Minus the Hessian of the model at the site, with its intercepts.
+        min_cell_size: Marks have zeros where an arm has fewer rows, but some, between two of them.
+    """
+    sums, model = np.zeros((2, *question.compared)), question.regression(TREATMENT)
+    levels = like(np.arange(1, question.arms), design)
+    residual = floats(arm[:, None] == levels) - chance
+    inverse = np.linalg.pinv(square, hermitian=True)
+    score = host((weights[:, None] * residual).T @ design).ravel()
+    numbers = [v for v in question.adjust if not question.categories[v]]
+    least = max(min_cell_size, FEWEST_ROWS)
+    for number, variable in enumerate(numbers):
+        column = design[:, coefficient_index(variable, model, question.categories)]
+        for mark in _disclosable(host(column), host(arm), least, min_cell_size):
+            below = floats(column < MARKS[mark])
+            for other in range(question.arms - 1):
+                strength = weights * below * chance[:, other]
+                across = strength[:, None] * (floats(levels == other + 1) - chance)
+                cross = host(across.T @ design).ravel()
+                seen = float((weights * below) @ residual[:, other]) - cross @ inverse @ score
+                spread = float(strength @ (1.0 - chance[:, other])) - cross @ inverse @ cross
+                sums[:, other, number, mark] = seen, max(spread, 0.0)
+    return sums.ravel()
+
+
+def _disclosable(
+    column: FloatVector, arm: FloatVector, least: int, min_cell_size: int
+) -> Iterator[int]:
+    """The marks below which, and between which, no arm has 1 to ``min_cell_size`` - 1 rows.
+
+    Scores at two marks differ by what the rows between them say. So these are enough, too.
+    """
+    last = -np.inf
+    for number, mark in enumerate(MARKS):
+        parts = (column >= last) & (column < mark), column >= mark
+        counts = [np.bincount(arm[part].astype(np.int64)) for part in parts]
+        many = all(each.sum() >= least for each in counts)
+        if many and not any(((each > 0) & (each < min_cell_size)).any() for each in counts):
+            last = mark
+            yield number
