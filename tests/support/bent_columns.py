@@ -48,7 +48,8 @@ def bends(column, present, count):
     towards_ends = min((count - 2) / 6, 1)
     share = (1 - towards_ends) * share + towards_ends * np.sin(np.pi / 2 * share) ** 2
     rank = np.round(share * (len(ordered) - 1), 6)
-    chosen = ordered[np.floor(rank + 0.5).astype(int)]
+    nearest = [np.flatnonzero(np.abs(np.arange(len(ordered)) - at) <= 0.5) for at in rank]
+    chosen = np.array([ordered[places].mean() for places in nearest])
     made = []
     for place, knot in enumerate(chosen):
         if ordered[0] < knot < ordered[-1] and knot not in chosen[:place]:

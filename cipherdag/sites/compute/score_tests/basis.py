@@ -86,9 +86,10 @@ def knots(ordered: FloatVector, count: int) -> FloatVector:
     signs = _signs(count)
     if not len(ordered):
         return signs * np.inf
-    # no last digit of a cosine decides which value it is
-    ranks = np.floor(np.round(shares * (len(ordered) - 1), 6) + 0.5)
-    chosen = ordered[ranks.astype(np.int64)]
+    # no last digit of a cosine decides which value it is; between two it is their mean
+    ranks = np.round(shares * (len(ordered) - 1), 6)
+    low, high = (each.astype(np.int64) for each in (np.ceil(ranks - 0.5), np.floor(ranks + 0.5)))
+    chosen = ordered[low] / 2.0 + ordered[high] / 2.0
     inside = (chosen > ordered[0]) & (chosen < ordered[-1])
     inside &= np.append(True, chosen[1:] > chosen[:-1])[:count]
     return np.where(inside, chosen, signs * np.inf)
