@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 6087,
     "questions": 5916,
     "results": 1483,
-    "sites": 23404,
+    "sites": 23405,
     "statistics": 1764,
     "the root": 983,
 }
