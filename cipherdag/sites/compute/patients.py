@@ -13,6 +13,7 @@ Source: Liang and Zeger, Biometrika 73 (1986) 13-22; Cameron and Miller, Journal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -81,11 +82,16 @@ class Repeats(NamedTuple):
         return self.factor() ** 2 * float(((whole**2).sum(axis=1) ** 2).sum())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Patients:
     """Whose visit each row of a site is: numbers of patients, shape (n,)."""
 
     of_row: IndexArray
+
+    @cached_property
+    def count(self) -> int:
+        """How many there are: rows of one patient are worth fewer coefficients than of many."""
+        return len(np.unique(self.of_row))
 
     def repeats(self, complete: BoolVector | None = None) -> Repeats:
         """The patients of a test's rows; of all rows without ``complete``."""

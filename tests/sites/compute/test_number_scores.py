@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from bent_columns import with_curves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_device import NAME, written_down
@@ -16,16 +17,16 @@ TOLERANCE = 1e-9
 SHAPES = ("normal", "exponential", "standard_cauchy")
 
 
-def by_definition(columns, test):
+def by_definition(columns, test, all_rows=0):
     """U, V and rows less coefficients of one test (x, y, s1, ...) of columns of shape (n, p)."""
     standard = np.array([in_deviations(column) for column in columns.T]).T
     rows = standard[~np.isnan(standard[:, list(test)]).any(axis=1)]
-    n, k = len(rows), len(test) - 2
+    n = len(rows)
     if n <= 10:
         return 0.0, 0.0, 0.0
-    regressors = rows[:, list(test[2:])]
-    if k and n >= 10 * (2 * k + 2):
-        regressors = np.hstack([regressors, regressors**2])
+    given = list(test[2:])
+    present = [column[~np.isnan(column)] for column in standard[:, given].T]
+    regressors = with_curves(rows[:, given], present=present, all_rows=all_rows)
     spanned, sizes, _ = np.linalg.svd(unit(regressors), full_matrices=False)
     spanned = spanned[:, sizes**2 > 1e-9]
     rest = n - 1 - spanned.shape[1]
@@ -58,9 +59,9 @@ def clipped(residual, rest):
     return np.clip(residual / np.sqrt((residual**2).sum() / rest), -4.0, 4.0)
 
 
-def assert_as_defined(columns, tests, device=CPU, tolerance=TOLERANCE):
-    found = NumberScores(lambda v: columns[:, v], device).answer(tests)
-    expected = np.array([by_definition(columns, test) for test in tests.tolist()]).T
+def assert_as_defined(columns, tests, device=CPU, tolerance=TOLERANCE, all_rows=0):
+    found = NumberScores(lambda v: columns[:, v], device).answer(tests, all_rows)
+    expected = np.array([by_definition(columns, test, all_rows) for test in tests.tolist()]).T
     np.testing.assert_array_equal(found[2], expected[2])
     # of a sum of products of either sign, in its standard deviations
     deviation = np.sqrt(np.maximum(expected[1], 1.0))
@@ -91,7 +92,49 @@ def test_scores_are_those_of_the_definition(seed, k, n, shape, missing):
     rng = np.random.default_rng(seed)
     columns = dependent(rng, n, 8, shape)
     columns[rng.random(columns.shape) < missing] = np.nan
-    assert_as_defined(columns, some_tests(rng, 8, k, 20))
+    # digits are lost where one value is beyond all others
+    assert_as_defined(columns, some_tests(rng, 8, k, 20), tolerance=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(0, 24), st.integers(0, 1000))
+def test_few_rows_a_number_of_s_fit_lines_alone(seed, k, more, all_rows):
+    rng = np.random.default_rng(seed)
+    rows = dependent(rng, n := 25 * k - 1 - more, 2 + k)
+    found = NumberScores(lambda v: rows[:, v], CPU).answer(np.arange(2 + k)[None], all_rows)
+    design = np.column_stack([np.ones(n), rows[:, 2:]])
+    left = rows[:, :2] - design @ np.linalg.lstsq(design, rows[:, :2], rcond=1e-12)[0]
+    rest = n - 1 - k
+    if rest < 10:
+        assert not np.any(found)
+        return
+    product = clipped(left[:, 0], rest) * clipped(left[:, 1], rest)
+    variance = max((product**2).sum() * n / rest, 2 / 3 * rest)
+    expected = [[product.sum()], [variance], [rest]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("curve", [lambda s: np.sin(2 * s), lambda s: np.tanh(3 * s), np.exp])
+def test_a_cause_along_a_curve_leaves_few_false_edges(curve):
+    rng, tests, total = np.random.default_rng(11), 80, 0.0
+    for _ in range(3):
+        s = rng.normal(size=(200, tests))
+        x, y = (curve(s) + rng.normal(size=s.shape) for _ in range(2))
+        rows = np.stack([x, y, s], axis=2).reshape(200, -1)
+        asked = np.arange(3 * tests).reshape(tests, 3)
+        score, variance, _ = NumberScores(lambda v, own=rows: own[:, v], CPU).answer(asked, 600)
+        total = total + np.array([score, variance])
+    # at the level .01 squares alone leave more than half
+    assert (total[0] ** 2 > 2.576**2 * total[1]).mean() <= 0.1
+
+
+def test_knots_of_few_values_make_no_column_twice():
+    rng = np.random.default_rng(12)
+    columns = rng.normal(size=(400, 4))
+    columns[:, 2] = rng.poisson(0.7, 400)
+    columns[:, 3] = rng.integers(0, 2, 400)
+    assert_as_defined(columns, np.array([[0, 1, 2], [0, 1, 3], [0, 2, 3]]))
+    assert_as_defined(columns, np.array([[0, 1, 2, 3], [0, 1, 3, 2]]))
 
 
 SMALL = {

@@ -20,7 +20,6 @@ from cipherdag.statistics.array_functions import (
     floats,
     full,
     functions_of,
-    host,
     in_units,
     like,
 )
@@ -100,9 +99,7 @@ class Expansion:
         response = self._values(model.response)
         alone = [self._expanded(v) for v in model.predictors[model.crossed :]]
         design = functions_of(response).column_stack([*self._crossed(model, len(response)), *alone])
-        complete = self._complete(self._used(model))
-        if complete is None:
-            return design, response
+        complete = self.complete_rows(model)
         return design[complete], response[complete]
 
     def blocks(self, model: Regression) -> Iterator[tuple[Array, Array]]:
@@ -201,10 +198,10 @@ class Expansion:
         complete = self._complete(self._used(model))
         return len(self._values(model.response)) if complete is None else int(complete.sum())
 
-    def complete_rows(self, model: Regression) -> NDArray[np.bool_] | None:
-        """Which rows are complete, shape (n,); None where all are."""
+    def complete_rows(self, model: Regression) -> Array | slice:
+        """Which rows are complete, as an index."""
         complete = self._complete(self._used(model))
-        return None if complete is None else host(complete)
+        return EVERY_ROW if complete is None else complete
 
     def _block_rows(self, model: Regression) -> int:
         if self._device == PROCESSOR:

@@ -1,4 +1,4 @@
-"""A site's numeric columns, standardised block by block of rows, and their squares, the "curves".
+"""A site's numeric columns, standardised block by block of rows, and their curves.
 
 No second copy of the columns is held. A site remembers the mean and the spread of every column,
 and one bit per row if values are missing.
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
 from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
+from cipherdag.sites.compute.score_tests.basis import Basis, curves, knots
 from cipherdag.statistics.array_functions import Array, functions_of, host, like
 from cipherdag.statistics.regression_fits import LEAST_REST
 
-CURVES = 1
-"""Further regressors of each number of S: its square."""
 CHUNK_VALUES = 2**17
 """Values of the blocks that a processor computes with at a time; they stay in its cache."""
 WHOLE_VALUES, WHOLE_ROWS = 2**24, 2**13
@@ -64,21 +63,18 @@ class Scale(NamedTuple):
         return cls(unit, mean, 1.0 / spread if varies else 0.0)
 
 
-def curves(numbers: Array) -> Array:
-    """What regressions on S take of its numbers, (..., k, n), beside themselves: their squares."""
-    return numbers * numbers
-
-
 class Numbers(NamedTuple):
     """Columns of numbers that are read in standard deviations.
 
     Attributes:
         columns: As they are, shape (n,) each.
         scales: Their `Scale`, shape (3, k, 1).
+        knots: Where their hinges are, in standard deviations, shape (hinges, k, 1).
     """
 
     columns: list[Array]
     scales: Array
+    knots: Array
 
     def rows(self, part: slice = slice(None)) -> Array:
         """Some rows, NaN where missing, shape (k, r)."""
@@ -107,6 +103,7 @@ class StandardColumns:
         # by packed bits, which rows miss a value
         self._patterns: dict[bytes, int] = {}
         self._placed: dict[int, Array] = {}
+        self._knots: dict[tuple[int, int], FloatVector] = {}
 
     def standard(self, variable: int) -> FloatVector:
         """All values in deviations from their mean, NaN where missing, shape (n,)."""
@@ -128,12 +125,23 @@ class StandardColumns:
         missing = np.bitwise_or.reduce([np.frombuffer(bits, dtype=np.uint8) for bits in packed])
         return ~np.unpackbits(missing, count=self.rows).view(np.bool_)
 
-    def numbers(self, variables: IndexArray) -> Numbers:
+    def knots(self, variable: int, hinges: int) -> FloatVector:
+        """Knots for so many hinges, in standard deviations, shape (hinges,)."""
+        if (variable, hinges) not in self._knots:
+            values = self.standard(variable)
+            present = values[~np.isnan(values)]
+            self._knots[variable, hinges] = knots(np.sort(present), hinges)
+        return self._knots[variable, hinges]
+
+    def numbers(self, variables: IndexArray, hinges: int = 0) -> Numbers:
         """The columns of some variables, shape (k,), to be read in standard deviations."""
         chosen = variables.tolist()
         columns = [self._on_device(variable) for variable in chosen]
         scales = np.array([self._scales[variable] for variable in chosen])
-        return Numbers(columns, like(scales.T[:, :, None], columns[0]))
+        at = np.zeros((0, len(chosen)))
+        if hinges:
+            at = np.array([self.knots(variable, hinges) for variable in chosen]).T
+        return Numbers(columns, *(like(each[..., None], columns[0]) for each in (scales.T, at)))
 
     def placed(self, values: NDArray[Any]) -> Array:
         """The array on the device that computes with the columns."""
@@ -178,19 +186,19 @@ Rows = tuple[Array, Array | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Numbers, and their squares behind them, centred over the rows that have all of them.
+    """Numbers, and their curves behind them, centred over the rows that have all of them.
 
-    The k ``numbers``, of ascending ``variables``, give m columns, squares too if ``curved``. Each
-    column has a mean (``origin``), a deviation, and its inverse in ``scales``, (m,), 0 if constant.
-    ``complete`` marks the ``count`` rows that are used, (n,); None if all are. ``table`` holds
-    correlations, those of these columns at ``index``, or variances alone. ``held`` has all rows as
-    one block if they are few.
+    The k ``numbers``, of ascending ``variables``, give m columns, with curves if ``basis`` has
+    any. Each column has a mean (``origin``), a deviation, and its inverse in ``scales``, (m,), 0 if
+    constant. ``complete`` marks the ``count`` rows that are used, (n,); None if all are. ``table``
+    holds correlations, those of these columns at ``index``, or variances alone. ``held`` has all
+    rows as one block if they are few.
     """
 
     source: StandardColumns
     numbers: Numbers
     variables: IndexArray
-    curved: bool
+    basis: Basis
     complete: Array | None
     count: int
     origin: FloatVector
@@ -206,17 +214,17 @@ class Columns:
         source: StandardColumns,
         variables: IndexArray,
         complete: BoolVector | None,
+        basis: Basis,
         *,
-        curved: bool,
         crossed: bool,
     ) -> Columns:
         """Columns of ascending variables over complete rows, with correlations if ``crossed``."""
         count = source.rows if complete is None else int(complete.sum())
         rows = None if complete is None else source.placed(complete)
-        zeros = np.zeros(len(variables) * (1 + CURVES * curved))
+        zeros = np.zeros(len(variables) * (1 + basis.curves))
         index = np.arange(len(zeros))
-        numbers = source.numbers(variables)
-        over = source, numbers, variables, curved, rows, count
+        numbers = source.numbers(variables, basis.hinges)
+        over = source, numbers, variables, basis, rows, count
         made = cls(*over, zeros, zeros, zeros, zeros, index)
         for _ in range(2):
             mean, table = made._moments(crossed=crossed)
@@ -235,15 +243,15 @@ class Columns:
         held = next(made.blocks()) if source.whole(len(zeros)) else None
         return replace(made, table=table, held=held)
 
-    def of(self, variables: IndexArray, *, curved: bool) -> Columns:
+    def of(self, variables: IndexArray, basis: Basis) -> Columns:
         """The columns of some of the numbers; their correlations are not computed again."""
         places = np.searchsorted(self.variables, variables)
-        columns = self.regressors(places[None], curved=curved)[0]
+        columns = self.regressors(places[None], basis)[0]
         return replace(
             self,
-            numbers=self.source.numbers(variables),
+            numbers=self.source.numbers(variables, basis.hinges),
             variables=variables,
-            curved=curved,
+            basis=basis,
             origin=self.origin[columns],
             deviations=self.deviations[columns],
             scales=self.scales[columns],
@@ -265,9 +273,9 @@ class Columns:
         across = host(block[like(numbers, block)] @ turned)
         return among, across * (scales * self.scales[numbers][:, :, None] / self.count)
 
-    def regressors(self, given: IndexArray, *, curved: bool) -> IndexArray:
-        """The columns, (U, m), of sets of numbers, (U, k), and, if ``curved``, of their squares."""
-        steps = len(self.variables) * np.arange(1 + CURVES * curved)
+    def regressors(self, given: IndexArray, basis: Basis) -> IndexArray:
+        """The columns, (U, m), of sets of numbers, (U, k), and of their curves."""
+        steps = len(self.variables) * np.arange(1 + basis.curves)
         return (given[:, None] + steps[:, None]).reshape(len(given), -1)
 
     def blocks(self, others: int = 0) -> Iterator[Rows]:
@@ -284,8 +292,8 @@ class Columns:
             part = slice(start, start + size)
             block = self.numbers.rows(part)
             xp, counts = functions_of(block), None
-            if self.curved:
-                block = xp.concatenate([block, curves(block)])
+            if self.basis.curves:
+                block = xp.concatenate([block, *curves(block, self.basis, self.numbers.knots)])
             block -= origin
             if self.complete is not None:
                 counts = self.complete[part]

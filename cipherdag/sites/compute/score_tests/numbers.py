@@ -1,22 +1,29 @@
 """Score tests of two numbers given numbers, with heteroscedasticity-consistent variances.
 
-Squares of S are regressors too where a site has enough rows. Tests over the same complete rows are
-done together (`shared_rows`); where that is slower, tests are done one by one.
+Curves of S are regressors too where a site has enough rows (`basis`). Tests over the same complete
+rows are done together (`shared_rows`); where that is slower, tests are done one by one.
 
 Source: White, Econometrica 48 (1980) 817-838.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatArray, FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.patients import Patients
-from cipherdag.sites.compute.score_tests.columns import CURVES, Columns, StandardColumns, curves
+from cipherdag.sites.compute.score_tests.basis import (
+    ROWS_PER_SQUARE,
+    Basis,
+    curves,
+    more_columns,
+    products_of,
+)
+from cipherdag.sites.compute.score_tests.columns import Columns, StandardColumns
 from cipherdag.sites.compute.score_tests.residuals import (
     FEWEST_REST,
     products,
@@ -30,8 +37,6 @@ from cipherdag.statistics.regression_fits import LEAST_REST
 ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 """Scores U, their null variances V, and rows less coefficients, by test, shape (B,) each."""
 
-ROWS_PER_SQUARE = 10
-"""Rows per coefficient from which squares of S are among them."""
 MOST_TESTS, FEWEST_TESTS = 512, 32
 """Tests of a part: the residuals of more do not fit a cache; fewer do not pay for a matrix."""
 MOST_VARIABLES = 128
@@ -55,14 +60,26 @@ class NumberScores:
     ) -> None:
         self._columns, self._patients = StandardColumns(column, device), patients
         self._shared_columns: Columns | None = None
-        self._asked = 0
+        self._asked = self._all_rows = 0
 
     def standard(self, variable: int) -> FloatVector:
         """The values in deviations from their mean, zeros where they are constant."""
         return self._columns.standard(variable)
 
-    def answer(self, tests: IndexArray) -> ScoreMoments:
-        """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0 if not done."""
+    def knots(self, variable: int, hinges: int) -> FloatVector:
+        """Knots for so many hinges of a number, in deviations, shape (hinges,)."""
+        return self._columns.knots(variable, hinges)
+
+    def placed(self, values: FloatMatrix) -> Array:
+        """The array on the device that computes with the numbers."""
+        return self._columns.placed(values)
+
+    def answer(self, tests: IndexArray, all_rows: int = 0) -> ScoreMoments:
+        """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0 if not done.
+
+        All sites together have ``all_rows``; by them a site may take more of S's curves.
+        """
+        self._all_rows = all_rows
         moments = np.zeros((3, len(tests)))
         alone: list[IndexArray] = []
         for mine, patterns in self._by_rows(tests):
@@ -124,22 +141,20 @@ class NumberScores:
         count = self._columns.rows if complete is None else int(complete.sum())
         if count <= FEWEST_REST:
             return moments
-        curved = bool(_curved(count, given))
+        basis = self._basis(count, given)
         variables, _ = distinct_numbers(tests)
-        shared = self._shared(variables, complete, len(tests), curved=curved, crossed=given > 0)
+        shared = self._shared(variables, complete, len(tests), basis, crossed=given > 0)
         held = shared is not None and shared.held is not None
         parts = _parts(tests, whole=shared is not None, most=len(tests) if held else MOST_TESTS)
         for part in parts:
             variables, index = distinct_numbers(tests[part])
             if shared is None:
-                columns = Columns.over(
-                    self._columns, variables, complete, curved=curved, crossed=given > 0
-                )
+                columns = Columns.over(self._columns, variables, complete, basis, crossed=given > 0)
             elif held:
                 columns, index = shared, np.searchsorted(shared.variables, tests[part])
             else:
-                columns = shared.of(variables, curved=curved)
-            moments[:, part] = shared_moments(columns, index, curved=curved)
+                columns = shared.of(variables, basis)
+            moments[:, part] = shared_moments(columns, index, basis)
         return moments
 
     def _shared(
@@ -147,8 +162,8 @@ class NumberScores:
         variables: IndexArray,
         complete: BoolVector | None,
         n_tests: int,
+        basis: Basis,
         *,
-        curved: bool,
         crossed: bool,
     ) -> Columns | None:
         """Columns of all variables, cached if none misses a row; None if they take much memory."""
@@ -156,7 +171,7 @@ class NumberScores:
         if (
             complete is None
             and last is not None
-            and last.curved >= curved
+            and last.basis.begins_with(basis)
             and np.isin(variables, last.variables).all()
         ):
             return last
@@ -166,11 +181,11 @@ class NumberScores:
             n_tests = self._asked
             if last is not None:
                 variables = np.union1d(variables, last.variables)
-        width = len(variables) * (1 + CURVES * curved)
+        width = len(variables) * (1 + basis.curves)
         crossed = crossed and width**2 <= min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests)
         if not (crossed or self._columns.whole(width)):
             return None
-        made = Columns.over(self._columns, variables, complete, curved=curved, crossed=crossed)
+        made = Columns.over(self._columns, variables, complete, basis, crossed=crossed)
         if complete is None:
             self._shared_columns = made
         return made
@@ -182,7 +197,7 @@ class NumberScores:
             moments[:, chosen] = host(products(row_products(left, rest, where), rest, where))
         return moments
 
-    def _residuals(self, tests: IndexArray) -> Iterator[tuple[BoolVector, Array, Array, Array]]:
+    def _residuals(self, tests: IndexArray) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
         """Yield some of the tests, what `_residuals` says of them, and their complete rows."""
         variables, index = distinct_numbers(tests)
         values = self._columns.numbers(variables).rows()
@@ -191,20 +206,28 @@ class NumberScores:
         complete = ~xp.isnan(block).any(axis=1)
         block = xp.where(complete[:, None], block, 0.0)
         count = host(complete.sum(axis=1)).astype(np.float64)
-        curved = _curved(count, tests.shape[1] - 2)
-        for chosen, square in ((curved, True), (~curved, False)):
-            if chosen.any():
-                at = slice(None) if chosen.all() else like(np.flatnonzero(chosen), block)
-                part, where = block[at], complete[at]
-                if square:
-                    part = xp.concatenate([part, curves(part[:, 2:])], axis=1)
-                left, rest = _residuals(part, where, like(count[chosen], block))
-                yield chosen, left, rest, where
+        given = tests.shape[1] - 2
+        bases = [self._basis(rows, given) for rows in count.astype(np.int64).tolist()]
+        for basis in dict.fromkeys(bases):
+            chosen = np.flatnonzero([each == basis for each in bases])
+            at = slice(None) if len(chosen) == len(tests) else like(chosen, block)
+            part, where = block[at], complete[at]
+            if basis.curves:
+                numbers = part[:, 2:]
+                knots = self._columns.numbers(tests[chosen, 2:].ravel(), basis.hinges).knots
+                knots = knots.reshape(basis.hinges, len(chosen), given, 1).swapaxes(0, 1)
+                more = [*curves(numbers, basis, knots), *products_of(numbers, basis)]
+                part = xp.concatenate([part, *more], axis=1) * where[:, None]
+            left, rest = _residuals(part, where, like(count[chosen], block))
+            yield chosen, left, rest, where
 
-
-def _curved(count: Any, given: int) -> Any:
-    """Whether ``count`` rows are enough for the squares of ``given`` numbers."""
-    return (count >= ROWS_PER_SQUARE * ((1 + CURVES) * given + 2)) & (given > 0)
+    def _basis(self, count: int, given: int) -> Basis:
+        """What tests over ``count`` rows take of the numbers ``given``."""
+        if self._patients is not None:
+            count = min(count, self._patients.count)
+        squares = count >= ROWS_PER_SQUARE * (2 * given + 2)
+        more = more_columns(count, self._all_rows)
+        return Basis.affordable(given, math.comb(given, 2), more, squares=squares)
 
 
 def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]:

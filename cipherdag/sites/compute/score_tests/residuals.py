@@ -103,9 +103,11 @@ def pseudo_inverse(correlations: Array) -> tuple[Array, Array]:
     """The inverses of matrices without their eigenvalues of 0, (U, m, m), and ranks, (U,)."""
     xp = functions_of(correlations)
     if isinstance(correlations, np.ndarray):
-        inverses = _inverses(correlations)
+        # a constant column has no correlations; a variance of 1 gives the rest an inverse
+        constant = correlations.diagonal(axis1=1, axis2=2) == 0.0
+        inverses = _inverses(correlations + constant[:, :, None] * np.eye(constant.shape[1]))
         if inverses is not None:
-            return inverses, np.full(len(inverses), inverses.shape[1])
+            return inverses, (~constant).sum(axis=1)
     values, vectors = xp.linalg.eigh(correlations)
     positive = values > LEAST_REST
     scale = xp.where(positive, 1.0 / xp.where(positive, values, 1.0), 0.0)

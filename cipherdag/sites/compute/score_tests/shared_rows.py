@@ -1,12 +1,14 @@
 """Score tests of numbers over the same rows, by matrix products on blocks of rows.
 
-Coefficients follow from the correlations of the numbers and their squares. A residual that several
-tests share is computed once. One pass over the rows is enough, since sums of centred products
+Coefficients follow from the correlations of the numbers, their curves and products. A residual
+that several tests share is computed once: of few rows set by set, of many by one matrix product of
+all coefficients and all columns. One pass over the rows is enough, since sums of centred products
 follow from sums of raw products. Where centred residuals have to be clipped, there is a second one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -14,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatArray, FloatMatrix, FloatVector, IndexArray
+from cipherdag.sites.compute.score_tests.basis import Basis, pairs
 from cipherdag.sites.compute.score_tests.columns import Columns, Rows, dots
 from cipherdag.sites.compute.score_tests.residuals import (
     CLIP,
@@ -34,7 +37,7 @@ DENSE = 4
 """Up to this many pairs of residuals per test, the products of all pairs are faster."""
 
 
-def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> FloatArray:
+def shared_moments(columns: Columns, tests: IndexArray, basis: Basis) -> FloatArray:
     """U, V, and rows less coefficients of tests (x, y, s1, ...), (3, B); 0 if not done."""
     keys = position_keys(np.sort(tests[:, 2:], axis=1))
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
@@ -49,7 +52,7 @@ def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> Floa
     index, start = index[by_residual], 0
     moments = np.zeros((3, len(tests)))
     sets = tests[first[owner[order]], 2:]
-    for groups in _pieces(columns, sets, number[order], owner[order], curved=curved):
+    for groups in _pieces(columns, sets, number[order], owner[order], basis):
         residuals = _Residuals(columns, groups)
         stop = start + len(residuals.rest)
         at = slice(*np.searchsorted(index[:, 0], [start, stop]))
@@ -73,13 +76,15 @@ def distinct_numbers(numbers: IndexArray) -> tuple[IndexArray, IndexArray]:
 class _Regressions(NamedTuple):
     """Regressions of d numbers on each of U sets of m regressors.
 
-    Numbers, (U, d), and regressors, (U, m), are positions of columns; slopes have shape (U, d, m).
-    Residuals times ``scale``, (U, d), have squares that add up to ``rest``, the rows less
-    coefficients. Both are 0 where S leaves nothing, or too few rows.
+    Numbers, (U, d), and regressors, (U, m), are positions of columns. Products of the first ones
+    may follow, of given ``means``, (U, P), so that slopes have shape (U, d, m + P). Residuals times
+    ``scale``, (U, d), have squares that add up to ``rest``, the rows less coefficients. Both are 0
+    where S leaves nothing, or too few rows.
     """
 
     numbers: IndexArray
     regressors: IndexArray
+    means: FloatMatrix
     slopes: FloatArray
     scale: FloatMatrix
     rest: FloatMatrix
@@ -89,6 +94,7 @@ class _Regressions(NamedTuple):
         return _Regressions(
             self.numbers[sets],
             self.regressors[sets],
+            self.means[sets],
             self.slopes[sets],
             self.scale[sets],
             self.rest[sets],
@@ -96,7 +102,7 @@ class _Regressions(NamedTuple):
 
 
 def _pieces(
-    columns: Columns, sets: IndexArray, number: IndexArray, owner: IndexArray, *, curved: bool
+    columns: Columns, sets: IndexArray, number: IndexArray, owner: IndexArray, basis: Basis
 ) -> Iterator[list[_Regressions]]:
     """Yield lists of regressions whose residuals are made together: all, or a few if rows are held.
 
@@ -107,13 +113,16 @@ def _pieces(
     counts = counts[np.argsort(starts)]
     made: list[_Regressions] = []
     start = waiting = 0
+    width = sets.shape[1] * (1 + basis.curves)
     for count, n_sets in np.column_stack(np.unique(counts, return_counts=True)).tolist():
-        step = n_sets if columns.held is None else max(MOST_FITTED // (count * columns.count), 1)
-        few = n_sets if columns.held is None else max(MOST_TOGETHER // (count * columns.count), 1)
+        # values of a set that are read together
+        values = (count + width) * columns.count
+        step = n_sets if columns.held is None else max(MOST_FITTED // values, 1)
+        few = n_sets if columns.held is None else max(MOST_TOGETHER // values, 1)
         for first in range(0, n_sets, step):
             part = slice(start, start + count * min(step, n_sets - first))
             start, numbers = part.stop, number[part].reshape(-1, count)
-            group = _regressions(columns, sets[part][::count], numbers, curved=curved)
+            group = _regressions(columns, sets[part][::count], numbers, basis)
             for at in range(0, len(numbers), few):
                 made.append(group.of(slice(at, at + few)))
                 waiting += made[-1].rest.size * columns.count
@@ -125,21 +134,30 @@ def _pieces(
 
 
 def _regressions(
-    columns: Columns, sets: IndexArray, numbers: IndexArray, *, curved: bool
+    columns: Columns, sets: IndexArray, numbers: IndexArray, basis: Basis
 ) -> _Regressions:
     """Regressions of numbers, shape (U, d), on sets, shape (U, k)."""
-    regressors = columns.regressors(sets, curved=curved)
+    regressors = columns.regressors(sets, basis)
     left = (columns.deviations > 0.0)[numbers].astype(np.float64)
     slopes, rank = np.zeros((*numbers.shape, 0)), np.zeros(len(sets))
+    means: FloatMatrix = np.zeros((len(sets), 0))
     if sets.size:
         among, across = columns.correlations(regressors, numbers)
+        scales = columns.scales[regressors]
+        if basis.products:
+            first, second = pairs(sets.shape[1])
+            means = among[:, first, second] * columns.deviations[sets[:, first]]
+            means *= columns.deviations[sets[:, second]]
+            among, across, scales = _with_products(
+                columns, (numbers, regressors, means), (among, across, scales)
+            )
         inverse, rank = pseudo_inverse(among)
         slopes = across @ inverse
         left -= (slopes * across).sum(axis=2)
-        slopes *= columns.scales[regressors][:, None] * columns.deviations[numbers][:, :, None]
+        slopes *= scales[:, None] * columns.deviations[numbers][:, :, None]
     scale = columns.scales[numbers]
     rest = np.broadcast_to(columns.count - 1.0 - rank[:, None], left.shape)
-    fits = _Regressions(numbers, regressors, slopes, scale, rest)
+    fits = _Regressions(numbers, regressors, means, slopes, scale, rest)
     near = np.flatnonzero((left < EXACT_REST).any(axis=1))
     if len(near):
         few = fits.of(near)
@@ -148,6 +166,96 @@ def _regressions(
     rest = np.where(done, rest, 0.0)
     scale = scale * np.sqrt(rest / np.where(done, columns.count * left, 1.0))
     return fits._replace(scale=scale, rest=rest)
+
+
+class _Products(NamedTuple):
+    """Distinct products of two numbers: their positions and the products' means, (P,) each."""
+
+    first: IndexArray
+    second: IndexArray
+    means: FloatVector
+
+    @classmethod
+    def of(cls, regressors: IndexArray, means: FloatMatrix) -> tuple[_Products, IndexArray]:
+        """Those of sets, regressors (U, m) and means (U, P), and the index of each, (U, P)."""
+        sides = np.stack([regressors[:, side] for side in _pairs_of(means.shape[1])])
+        (first, second), most = np.sort(sides, axis=0), int(regressors.max(initial=0)) + 1
+        codes, at, index = np.unique(first * most + second, return_index=True, return_inverse=True)
+        return cls(*np.divmod(codes, most), means.ravel()[at]), index.reshape(means.shape)
+
+    def behind(self, rows: Rows) -> Array:
+        """A block of rows, (M, r), and the centred products behind it, (M + P, r)."""
+        block, counts = rows
+        if not len(self.means):
+            return block
+        first, second, means = (like(each, block) for each in self)
+        made = block[first] * block[second]
+        made -= means[:, None]
+        if counts is not None:
+            made *= counts
+        return functions_of(block).concatenate([block, made])
+
+
+def _pairs_of(n_products: int) -> tuple[IndexArray, IndexArray]:
+    """Which numbers of a set make each of its products."""
+    return pairs((1 + math.isqrt(1 + 8 * n_products)) // 2 if n_products else 0)
+
+
+def _design(rows: Rows, regressors: Array, means: Array) -> Array:
+    """The regressors of sets over a block of rows, and their centred products, (U, m + P, r)."""
+    block, counts = rows
+    columns = block[regressors]
+    if not means.shape[1]:
+        return columns
+    first, second = (like(side, block) for side in _pairs_of(means.shape[1]))
+    made = columns[:, first] * columns[:, second]
+    made -= means[:, :, None]
+    if counts is not None:
+        made *= counts
+    return functions_of(block).concatenate([columns, made], axis=1)
+
+
+def _with_products(
+    columns: Columns,
+    positions: tuple[IndexArray, IndexArray, FloatMatrix],
+    without: tuple[FloatArray, FloatArray, FloatMatrix],
+) -> tuple[FloatArray, FloatArray, FloatMatrix]:
+    """Correlations among regressors, and of numbers with them, and scales, with products.
+
+    ``positions`` are those of numbers, (U, d), and of regressors, (U, m), and the products' means.
+    """
+    numbers, regressors, means = positions
+    among, across, scales = without
+    width, n_products = regressors.shape[1], means.shape[1]
+    if columns.held is None:
+        distinct, index = _Products.of(regressors, means)
+        total: Array = 0.0
+        for rows in columns.blocks(len(distinct.means)):
+            every = distinct.behind(rows)
+            total = total + every[-len(distinct.means) :] @ every.T
+        chosen = np.concatenate([regressors, len(columns.origin) + index, numbers], axis=1)
+        covariances = host(total)[index[:, :, None], chosen[:, None]]
+    else:
+        rows = columns.held
+        design = _design(rows, *map(columns.source.placed, (regressors, means)))
+        both = design, rows[0][columns.source.placed(numbers)]
+        every = functions_of(design).concatenate(both, axis=1)
+        covariances = host(design[:, width:] @ every.swapaxes(1, 2))
+    covariances = covariances / columns.count
+    each = np.arange(n_products)
+    variances = covariances[:, each, width + each]
+    varies = variances > LEAST_REST**2
+    mine = np.where(varies, 1.0 / np.sqrt(np.where(varies, variances, 1.0)), 0.0)
+    scales = np.concatenate([scales, mine], axis=1)
+    others = np.concatenate([scales, columns.scales[numbers]], axis=1)
+    covariances *= mine[:, :, None] * others[:, None]
+    with_, square = covariances[:, :, :width], covariances[:, :, width : width + n_products]
+    top = np.concatenate([among, with_.swapaxes(1, 2)], axis=2)
+    among = np.concatenate([top, np.concatenate([with_, square], axis=2)], axis=1)
+    across = np.concatenate(
+        [across, covariances[:, :, width + n_products :].swapaxes(1, 2)], axis=2
+    )
+    return among, across, scales
 
 
 class _Residuals:
@@ -216,18 +324,40 @@ class _Residuals:
 
     def _blocks(self) -> Iterator[Rows]:
         """Yield blocks of residuals, shape (E, r), and which rows count."""
-        source = self._columns.source
-        groups = [[*map(source.placed, group[:4])] for group in self._groups]
-        for block, counts in self._columns.blocks(len(self.rest)):
+        columns, source = self._columns, self._columns.source
+        if columns.held is None and self._groups[0].regressors.shape[1]:
+            products, slopes = self._joined()
+            slopes = source.placed(slopes)
+            for rows in columns.blocks(len(self.rest) + len(products.means)):
+                yield slopes @ products.behind(rows), rows[1]
+            return
+        groups = [[*map(source.placed, group[:5])] for group in self._groups]
+        for block, counts in columns.blocks(len(self.rest)):
             made = []
-            for numbers, regressors, slopes, scale in groups:
+            for numbers, regressors, means, slopes, scale in groups:
                 part = block[numbers]
                 if regressors.shape[1]:
-                    part -= slopes @ block[regressors]
+                    part -= slopes @ _design((block, counts), regressors, means)
                 part *= scale[:, :, None]
                 made.append(part.reshape(-1, part.shape[2]))
             one = len(made) == 1
             yield made[0] if one else functions_of(block).concatenate(made), counts
+
+    def _joined(self) -> tuple[_Products, FloatMatrix]:
+        """All products, and coefficients of all columns and products, (E, M + P)."""
+        groups, width = self._groups, len(self._columns.origin)
+        regressors, means = (np.concatenate([each[part] for each in groups]) for part in (1, 2))
+        products, index = _Products.of(regressors, means)
+        slopes: FloatMatrix = np.zeros((len(self.rest), width + len(products.means)))
+        row = set_ = 0
+        for group in groups:
+            n_sets, count = group.scale.shape
+            chosen = np.arange(row, row + n_sets * count).reshape(n_sets, count)
+            at = np.concatenate([group.regressors, width + index[set_ : set_ + n_sets]], axis=1)
+            slopes[chosen[:, :, None], at[:, None]] = -group.slopes * group.scale[:, :, None]
+            slopes[chosen, group.numbers] += group.scale
+            row, set_ = row + n_sets * count, set_ + n_sets
+        return products, slopes
 
 
 def _residual_sums(block: Array) -> tuple[Array, ...]:

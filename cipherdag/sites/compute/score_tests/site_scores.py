@@ -3,11 +3,13 @@
 In a test of categories and numbers together the response is fitted on S by the site's Newton steps,
 and the other variable is scored. Two numbers have their residuals multiplied (`residual_scores`).
 Variances of a categorical response are those of its likelihood, times n / (n - k) for n rows and k
-coefficients. Squares of the numbers in S are regressors too where the site has enough rows.
+coefficients. Curves of the numbers in S, and products with all of S, are regressors too where the
+site has enough rows (`basis`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +26,13 @@ from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import model_step, site_fit
 from cipherdag.sites.compute.patients import Patients
-from cipherdag.sites.compute.score_tests.numbers import ROWS_PER_SQUARE, NumberScores
+from cipherdag.sites.compute.score_tests.basis import (
+    ROWS_PER_SQUARE,
+    Basis,
+    curves,
+    more_columns,
+)
+from cipherdag.sites.compute.score_tests.numbers import NumberScores
 from cipherdag.sites.compute.score_tests.patients import TableVisits, row_scores
 from cipherdag.sites.compute.score_tests.residuals import (
     ByPatient,
@@ -32,7 +40,7 @@ from cipherdag.sites.compute.score_tests.residuals import (
     residual_scores,
 )
 from cipherdag.sites.compute.score_tests.tables import TableScoreTests, normal_score
-from cipherdag.statistics.array_functions import Array, functions_of, host, quantiles
+from cipherdag.statistics.array_functions import Array, functions_of, host, like, quantiles
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.regression_fits import LEAST_REST, Fit
 from cipherdag.statistics.regression_models import (
@@ -57,32 +65,25 @@ class SiteRegressions:
         self,
         categories: tuple[int, ...],
         column: Callable[[int], FloatVector],
-        standard: Callable[[int], FloatVector],
+        numbers: NumberScores,
         device: Device,
         patients: Patients | None = None,
     ) -> None:
-        self._patients = patients
-        self._p = p = len(categories)
-        # the squares of numbers come after the variables
-        self._categories = (*categories, *(0,) * p)
+        self._categories, self._numbers, self._patients = categories, numbers, patients
+        self._expand = Expansion.of_site(categories, column, device)
+        self._fits: dict[tuple[Regression, int], Fit] = {}
 
-        def values(variable: int) -> FloatVector:
-            if variable < p:
-                return column(variable)
-            return standard(variable - p) ** 2
-
-        self._expand = Expansion.of_site(self._categories, values, device)
-        self._fits: dict[Regression, Fit] = {}
-
-    def scores(self, model: Regression) -> RegressionScores | None:
+    def scores(self, model: Regression, all_rows: int) -> RegressionScores | None:
         """The scores of a test of the model's last predictor; None where the site cannot do it."""
         size = math.prod(score_shape(model, self._categories))
-        model = self._curved(model)
         design, response = self._expand.rows(model)
         tested = model.predictors[-1]
         width = predictor_columns(self._categories[tested])
         xp, last = functions_of(design), design.shape[1] - width
         nuisance, other = design[:, :last], design[:, last:]
+        more = self._more_of_s(model, nuisance, response, all_rows)
+        if more:
+            nuisance = xp.column_stack([nuisance, *more])
         rest = float(len(response) - nuisance.shape[1])
         if size == 0 or rest < 1.0:
             return None
@@ -92,7 +93,9 @@ class SiteRegressions:
             return None
         repeats = None
         if self._patients is not None:
-            repeats = self._patients.repeats(self._expand.complete_rows(model))
+            complete = self._expand.complete_rows(model)
+            every = isinstance(complete, slice)
+            repeats = self._patients.repeats(None if every else host(complete))
             if not repeats.enough(nuisance.shape[1] - 1.0):
                 return None
         whose = None if repeats is None else repeats.sums
@@ -142,22 +145,62 @@ class SiteRegressions:
         tested = model.predictors[-1]
         gaps = (tested,) if self._expand.incomplete([tested]) else ()
         null = replace(model, predictors=model.predictors[:-1], complete_in=gaps)
-        if null not in self._fits:
-            categories = self._categories[model.response]
+        # the rows that are enough for curves depend on the columns of what is tested
+        key = null, predictor_columns(self._categories[tested])
+        if key not in self._fits:
+            # each further regressor of S counts as a number behind the variables
+            further = nuisance.shape[1] - column_count(null, self._categories)
+            p, categories = len(self._categories), (*self._categories, *(0,) * further)
+            wide = replace(null, predictors=(*null.predictors, *range(p, p + further)))
             step = partial(
-                model_step, nuisance, response, categories=categories, ordered=null.ordered
+                model_step,
+                nuisance,
+                response,
+                categories=categories[model.response],
+                ordered=null.ordered,
             )
-            self._fits[null] = site_fit(null, self._categories, step)
-        return self._fits[null]
+            self._fits[key] = site_fit(wide, categories, step)
+        return self._fits[key]
 
-    def _curved(self, model: Regression) -> Regression:
-        """The model with the squares of the numbers in S, if there are rows enough for them."""
-        *given, tested = model.predictors
-        squares = [self._p + v for v in given if not self._categories[v]]
-        curved = replace(model, predictors=(*given, *squares, tested))
-        columns = column_count(curved, self._categories)
-        enough = self._expand.complete(model) >= ROWS_PER_SQUARE * columns
-        return curved if squares and enough else model
+    def _more_of_s(
+        self, model: Regression, nuisance: Array, response: Array, all_rows: int
+    ) -> list[Array]:
+        """Curves of the numbers in S, and products in S, if there are rows enough, (n, ...) each.
+
+        Columns of a test whose S has no number are those of S alone.
+        """
+        *given, _ = model.predictors
+        numbers = [v for v in given if not self._categories[v]]
+        if not numbers:
+            return []
+        columns, rows = column_count(model, self._categories) + len(numbers), len(response)
+        worth = rows if self._patients is None else min(rows, self._patients.count)
+        more = more_columns(worth, all_rows)
+        if levels := self._categories[model.response]:
+            # rare events stand for fewer rows, and the fit needs some for every coefficient
+            events = rows - max(int((response == level).sum()) for level in range(levels))
+            most = events // FEWEST_EVENTS - nuisance.shape[1] - len(numbers)
+            more = max(min(more_columns(min(2 * events, worth), all_rows), most), 0)
+        sizes = [predictor_columns(self._categories[v]) for v in given]
+        crossed = math.comb(sum(sizes), 2) - sum(math.comb(size, 2) for size in sizes)
+        squares = worth >= ROWS_PER_SQUARE * columns
+        basis = Basis.affordable(len(numbers), crossed, more, squares=squares)
+        if not basis.curves:
+            return []
+        complete = self._expand.complete_rows(model)
+        standard = np.array([self._numbers.standard(v) for v in numbers])
+        knots = np.array([self._numbers.knots(v, basis.hinges) for v in numbers]).T[:, :, None]
+        values = self._numbers.placed(standard)[:, complete]
+        made = [each.T for each in curves(values, basis, like(knots, values))]
+        if basis.products:
+            ends = np.cumsum([1, *sizes])
+            sides = [
+                nuisance[:, first:end] if self._categories[v] else values[numbers.index(v)][:, None]
+                for v, first, end in zip(given, ends[:-1], ends[1:], strict=True)
+            ]
+            for one, other in itertools.combinations(sides, 2):
+                made.append((one[:, :, None] * other[:, None]).reshape(rows, -1))
+        return made
 
     def _of_categories(
         self,
@@ -239,9 +282,7 @@ class SiteScores:
     ) -> None:
         self._counted, self._patients = counted, patients
         self._numbers = NumberScores(column, device, patients)
-        self._make = partial(
-            SiteRegressions, categories, column, self._numbers.standard, device, patients
-        )
+        self._make = partial(SiteRegressions, categories, column, self._numbers, device, patients)
 
     @cached_property
     def _regressions(self) -> SiteRegressions:
@@ -260,10 +301,10 @@ class SiteScores:
             first += len(rows)
             numbers = question.of_numbers[tests]
             self._by_table(question, rows, tests, start, sums)
-            self._of_numbers(rows[numbers], tests[numbers], start, sums)
+            self._of_numbers(rows[numbers], tests[numbers], question.n_rows, start, sums)
         for test, model in question.models.items():
             if sizes[test]:
-                scores = self._regressions.scores(model)
+                scores = self._regressions.scores(model, question.n_rows)
                 if scores is not None:
                     at = slice(start[test], start[test] + sizes[test])
                     moments = self._regressions.moments(
@@ -301,10 +342,15 @@ class SiteScores:
             sums.site_scores[tests], sums.sites[tests] = moments.site_scores
 
     def _of_numbers(
-        self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: RaoScores
+        self,
+        rows: IndexArray,
+        tests: IndexArray,
+        all_rows: int,
+        start: IndexArray,
+        sums: RaoScores,
     ) -> None:
         """Fill in the tests of numbers whose conditioning sets have one size."""
-        score, variance, rest = self._numbers.answer(rows)
+        score, variance, rest = self._numbers.answer(rows, all_rows)
         sums.scores[start[tests]], sums.means[tests], sums.rows[tests] = score, variance, rest
         done = (rest > 0) & (variance > 0)
         form: FloatVector = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
