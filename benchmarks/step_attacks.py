@@ -250,7 +250,7 @@ def _of_rows(question: Question) -> bool:
     if isinstance(question, EffectSums):
         whole = not question.stage.per_part and not isinstance(question.stage, Contribution)
         return whole and not question.refutation
-    return isinstance(question, HazardSteps)
+    return isinstance(question, HazardSteps) and not question.by_site
 
 
 def patients(rng: np.random.Generator, rows: int, columns: int, levels: int = 2) -> Codes:

@@ -321,7 +321,8 @@ def _over_sample(options: Mapping[str, Any]) -> dict[str, Any]:
     """The adjustment sets of a sample of graphs in place of the one graph, where there is one."""
     from cipherdag.algorithms.effect.sets import sampled_sets
 
-    sample = click.get_current_context().meta.get(SAMPLE)
+    context = click.get_current_context(silent=True)
+    sample = None if context is None else context.meta.get(SAMPLE)
     if sample is None or options["adjust"]:
         return {**options}
     sets = sampled_sets(sample, options["treatment"], options["outcome"])

@@ -94,8 +94,8 @@ def test_sites_refuse_a_plan_that_says_otherwise_than_their_schema(monkeypatch, 
     federation = simulated(sites_of(np.random.default_rng(2)))
     member = plans.Member
 
-    def lying(*, name, identity, lacking):
-        return member(name=name, identity=identity, lacking=told(lacking))
+    def lying(*, lacking, **others):
+        return member(lacking=told(lacking), **others)
 
     monkeypatch.setattr(in_process, "Member", lying)
     with pytest.raises(KeyAgreementError, match="measured other variables than by the schema"):

@@ -309,7 +309,8 @@ def test_a_question_says_no_more_than_its_fields_ask_for():
     assert full - plain == {
         Quantity.ORDERED, Quantity.FEW_VALUES, Quantity.LOCATIONS, Quantity.SITES
     }  # fmt: skip
-    assert {*Columns.discloses} == {*Columns(3, marks=True, order=True, few=True).disclosures}
+    every = Columns(3, marks=True, order=True, few=True, visits=2).disclosures
+    assert {*Columns.discloses} == {*every}
 
 
 def test_every_quantity_is_of_some_question_or_of_the_labels():

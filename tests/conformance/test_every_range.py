@@ -47,7 +47,7 @@ SIGNED = {
     ("LogRankSums", ""): {1, 2},
     ("HazardSteps", ""): {0},
     ("HazardSums", ""): {1},
-    ("EffectSums", ""): {0},
+    ("EffectSums", ""): {0, 2},
     ("LocalBeliefs", "code"): {0},
 }
 LEAST = {"followed": 0, "still": 0, "counted": 0}

@@ -192,6 +192,7 @@ def asked_questions():
     grade = pd.Categorical.from_codes(rng.permutation(np.arange(90) % 3), list("xyz"), ordered=True)
     ordered = Federation.split(numbers.assign(grade=grade), 3, seed=0)
     nominal = Federation.split(numbers.assign(kind=grade.astype(str)), 3, seed=0)
+    exact = Federation.split(numbers, 3, seed=0)
     lost = rng.choice(["lost", "seen"], 90)
     times = pd.DataFrame({"t": rng.exponential(3.0, 90), "u": lost, "v": rng.normal(size=90)})
     followed = Federation.split(times, 3, seed=0)
@@ -209,7 +210,7 @@ def asked_questions():
         (FedPC(evidence="pooled"), continuous),
         (FedBOSS(reveal="sums", scoring=Scoring(restarts=0)), discrete),
         (FedBOSS(reveal="bits"), discrete),
-        (Describe(), ordered),
+        *((Describe(), each) for each in (ordered, exact)),
         *(
             (Survival(time="t", event="u", adjust=("v",), site_effect=own), followed)
             for own in (False, True)
@@ -225,7 +226,7 @@ def asked_questions():
     for algorithm, federation in runs:
         one_hazard = isinstance(algorithm, Survival) and not algorithm.site_effect
         summed = isinstance(algorithm, FedBOSS) and algorithm.reveal == "sums"
-        least = 0 if one_hazard or summed else 5  # these need all counts
+        least = 0 if one_hazard or summed or federation is exact else 5  # these need all counts
         sites = [
             SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
         ]

@@ -124,7 +124,7 @@ def departures(question: EffectSums, scores: FloatVector) -> Iterator[Departure]
     for arm, number in np.ndindex(*(z.shape[:2] if z.size else (0, 0))):
         of, v = z[arm, number], numbers[number]
         at, tests = int(abs(of).argmax()), int(np.count_nonzero(of))
-        value = origins[v] + math.ldexp(MARKS[at], int(units[v]))
+        value = float(origins[v]) + math.ldexp(MARKS[at], int(units[v]))
         yield Departure(arm=arm + 1, variable=str(v), below=value, z=float(of[at]), tests=tests)
 
 

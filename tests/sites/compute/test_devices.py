@@ -23,7 +23,7 @@ ON_THE_PROCESSOR = {
 }  # fmt: skip
 """Questions that none of a site's batches answers: of single columns, once in a run."""
 RUNS = {name: run for name, *run in benchmark.runs()}
-FEW = {name: 4 if "mixed" in name else 3 for name in RUNS if re.match("Fed(PC|FCI),", name)}
+FEW = {name: 4 if "mixed" in name else 3 for name in RUNS if re.match("Fed(PC|FCI|BOSS),", name)}
 """Columns of the runs that ask the most tests; of three the correlations are fewer than rows."""
 ROWS = 3000
 
@@ -134,7 +134,7 @@ def test_residuals_of_a_collinear_design_agree():
     number = rng.normal(size=(60, 1))
     design = np.hstack([np.ones((60, 1)), number, 2.0 * number])
     here, there = pair(design, rng.normal(size=(60, 2)))
-    for own, others in zip(residual_scores(*here), residual_scores(*there), strict=True):
+    for own, others in zip(residual_scores(*here)[:3], residual_scores(*there)[:3], strict=True):
         np.testing.assert_allclose(own, others, rtol=1e-10)
 
 

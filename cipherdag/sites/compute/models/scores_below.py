@@ -50,7 +50,7 @@ def scores_below(
     least = max(min_cell_size, FEWEST_ROWS)
     for number, variable in enumerate(numbers):
         column = design[:, coefficient_index(variable, model, question.categories)]
-        for mark in _disclosable(host(column), host(arm), least, min_cell_size):
+        for mark in _disclosable(column, arm, question.arms, least, min_cell_size):
             below = floats(column < MARKS[mark])
             for other in range(question.arms - 1):
                 strength = weights * below * chance[:, other]
@@ -63,7 +63,7 @@ def scores_below(
 
 
 def _disclosable(
-    column: FloatVector, arm: FloatVector, least: int, min_cell_size: int
+    column: Array, arm: Array, arms: int, least: int, min_cell_size: int
 ) -> Iterator[int]:
     """The marks below which, and between which, no arm has 1 to ``min_cell_size`` - 1 rows.
 
@@ -72,8 +72,8 @@ def _disclosable(
     last = -np.inf
     for number, mark in enumerate(MARKS):
         parts = (column >= last) & (column < mark), column >= mark
-        counts = [np.bincount(arm[part].astype(np.int64)) for part in parts]
-        many = all(each.sum() >= least for each in counts)
-        if many and not any(((each > 0) & (each < min_cell_size)).any() for each in counts):
+        counts = [[int((part & (arm == each)).sum()) for each in range(arms)] for part in parts]
+        many = all(sum(each) >= least for each in counts)
+        if many and not any(0 < each < min_cell_size for each in [*counts[0], *counts[1]]):
             last = mark
             yield number
