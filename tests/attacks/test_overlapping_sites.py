@@ -69,9 +69,8 @@ def test_without_groups_two_sums_disclose_one_site_s_correlation():
     frames = [own.drop(columns=list(less)) for own, less in zip(frames, ONE, strict=True)]
     schema = declared(frames, ONE)
     all_four, three = (sums_over(frames, schema, test) for test in ((0, 1), (0, 1, 11)))
-    rows = (
-        all_four[1] - three[1] - 6 + 1
-    )  # n - 1 of one; three others have a number and its square more
+    # n - 1 of one; each of three others has a number more, its square and seven hinges
+    rows = all_four[1] - three[1] - 3 * 9 + 1
     own = (all_four[0] - three[0]) / rows
     assert rows == 500
     assert own == pytest.approx(np.corrcoef(frames[3]["v00"], frames[3]["v01"])[0, 1], abs=0.1)

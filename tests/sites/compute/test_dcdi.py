@@ -200,7 +200,7 @@ def test_a_nonlinear_graph_is_found(seed):
 def test_a_dense_graph_is_found():
     """Its edges outlive the price of the cycles that others would close with them.
 
-    Of a draw that is found whole with half as many rows a step, too: with few steps, and on other
+    Of a draw that other steps and rows a step find whole, too: with few steps, and on other
     draws, how a processor rounds decides which edges stand.
     """
     arcs = np.triu(np.ones((6, 6), dtype=bool), 1)
