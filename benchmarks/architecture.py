@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15802,
     "audit": 1492,
-    "cli": 4523,
+    "cli": 4524,
     "deployment": 1888,
     "federation": 1854,
     "findings": 4237,
