@@ -96,7 +96,7 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
             for number in (self.mean, *self.quantiles[1:4])
         )
         quartiles = f"{low} | {middle} | {high}"
-        drawn = " with values drawn in" * self.drawn
+        drawn = " or more, with values drawn in" * self.drawn
         return f"mean {mean}, sd {spread}{drawn}, quartiles about {quartiles}, {missing}"
 
 

@@ -185,6 +185,7 @@ class EstimatedEffect(Finding):
         return [
             f"{self.treatment} causes {self.outcome} in {graphs}.",
             f"If it does, {self._pair(one.arm)} changes {self.measured} by {size}.",
+            "That interval allows for scatter between the sites; those below do not.",
         ]
 
     def _set_lines(self, effect: AdjustedEffect) -> Iterator[str]:

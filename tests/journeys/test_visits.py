@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cipherdag import CausalGraph, Federation, FedPC
+from cipherdag import CausalGraph, Federation, FedPC, Policy
 from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
@@ -275,3 +275,30 @@ def test_descriptions_count_in_units_of_enough_patients():
     assert described(each=10).finding.rounded_to == 11 * 10
     with pytest.raises(PolicyRefusedError, match="units of 330 rows"):
         described(each=30)
+
+
+def test_an_effect_of_visits_warns_of_no_rows_below_a_number():
+    rng = np.random.default_rng(4)
+    frames = {}
+    for site in "abc":
+        whose = np.repeat(np.arange(60), 40)
+        treated, number = rng.integers(0, 2, 60)[whose], rng.normal(size=60)[whose]
+        cost = treated + rng.normal(size=len(whose))
+        arms = np.array(["no", "yes"])[treated]
+        frames[site] = pd.DataFrame({"pid": whose, "t": arms, "a": number, "y": cost})
+    effect = Federation.simulate(frames, patient="pid").run(
+        Effect(treatment="t", outcome="y", adjust="a")
+    )
+    assert not any(one.tests for one in effect.finding.sets[0].departures)
+    assert not any(rows for *_, rows in effect.finding.cells("overlap"))
+
+
+def test_patients_of_sites_with_few_of_them_are_not_counted():
+    frames = {
+        site: visits(site, patients=each)
+        for site, each in zip("abcd", (60, 60, 60, 4), strict=True)
+    }
+    finding = Federation.simulate(frames, patient="pid", policy=Policy(min_cell_size=5)).run(
+        FedPC()
+    )
+    assert finding.finding.of_patients == "1,840 visits of 180 patients"

@@ -67,7 +67,7 @@ def rounded_summaries(
     varying[varying] = np.nan_to_num(spreads.deviation) > 0.0
     searched = np.flatnonzero(varying & (values > 1))
     quantiles = yield from _quantiles(question, searched, values[searched, None], unit)
-    return summaries_of(spreads, rows, values, counts, quantiles, unit)
+    return summaries_of(spreads, question.categories, rows, values, counts, quantiles, unit)
 
 
 def _quantiles(

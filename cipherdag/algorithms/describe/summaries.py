@@ -116,6 +116,7 @@ class Summaries:
 
 def summaries_of(
     spreads: Spreads,
+    categories: Sequence[int],
     rows: int,
     values: IndexArray,
     counts: Sequence[IndexArray],
@@ -126,9 +127,10 @@ def summaries_of(
 
     Args:
         spreads: What sums are of, means and deviations.
+        categories: How many each column has; 0 of numbers.
         rows: Units of rows.
         values: Units of values of every column, shape (p,).
-        counts: Units of rows of every category, by column; of numbers none.
+        counts: Units of rows of every category, by column; none of numbers, or where withheld.
         quantiles: Of numbers, by position.
         unit: How many rows are one.
     """
@@ -136,7 +138,7 @@ def summaries_of(
     for v, held in enumerate(counts):
         there = spreads.values[v] > 0
         summary = ColumnSummary(
-            categories=len(held),
+            categories=categories[v],
             n_rows=int(values[v]) * unit if there else None,
             missing=int(rows - values[v]) * unit if there else None,
             rounded_to=unit,
@@ -176,7 +178,8 @@ def exact_summaries(spreads: Spreads, question: ValueCounts, sums: FloatVector) 
         quantiles[v] = quantiles_of(next(marks), counted, total)
         counts[v] = counted[:0]
     whole = [counted.astype(np.int64) for counted in counts]
-    return summaries_of(spreads, spreads.rows, spreads.values, whole, quantiles)
+    categories = question.categories
+    return summaries_of(spreads, categories, spreads.rows, spreads.values, whole, quantiles)
 
 
 def quantiles_of(

@@ -105,6 +105,7 @@ def sampled_sets(sample: GraphSample, treatment: str, outcome: str) -> str:
     Raises:
         ParameterError: Hardly any graph has the effect, or one has no such variable.
     """
+    require(treatment != outcome, "treatment and outcome are to be different variables")
     try:
         counts = sample.parents_with_path(treatment, outcome)
     except GraphError as error:

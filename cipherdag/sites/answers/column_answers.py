@@ -52,7 +52,7 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
         hints[:, numbers] = column_hints(columns, min_cell_size)
     shown = hints[:, : p * question.marks]
     restricted = min_cell_size > 1
-    counted = [max(persons, min_cell_size)] if question.visits > 1 else []
+    counted = [persons if persons >= min_cell_size else 0] if question.visits > 1 else []
     parts = [[1, shown_rows], counted, view.sides, *shown, missing, [restricted]]
     if question.order:
         parts.append(np.isin(np.arange(p), view.ordered))

@@ -521,3 +521,11 @@ def test_counts_that_no_rows_have_are_refused():
         exact_summaries(spreads, counts, np.concatenate([[41.0, 60.0], fine[2:]]))
     with pytest.raises(AggregateRangeError, match="falling"):
         exact_summaries(spreads, counts, np.concatenate([fine[:2], even[::-1], fine[-2:]]))
+
+
+def test_a_column_of_categories_that_few_rows_have_is_withheld():
+    rows = pd.DataFrame({"drug": list("AB") * 22, "age": np.arange(44.0)})
+    found = Federation.split(rows, 3).run(Describe()).finding
+    assert found.columns["drug"].categories == 2
+    assert found.columns["drug"].n_rows is None
+    assert "withheld" in "\n".join(found.lines(3))

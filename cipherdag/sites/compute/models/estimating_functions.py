@@ -381,6 +381,8 @@ class _EstimatingFunctions:
         The number of an arm's rows is disclosed too, so the total of suppressed counts follows.
         """
         counts = np.zeros(self._question.bins)
+        if self._patients is not None:  # counts and scores of rows, and no patient's rows are few
+            return counts.ravel(), np.zeros(2 * math.prod(self._question.compared))
         if counts.size:
             for category, arm in np.ndindex(counts.shape[:2]):
                 chance = self._propensities[self.arm == arm, category + 1]
