@@ -277,7 +277,7 @@ def by_hand(x, y, given_, all_rows):
 def test_of_numbers_it_is_the_product_of_clipped_residuals(seed, k, n, shape, missing):
     rng = np.random.default_rng(seed)
     if shape == "standard_cauchy" and k > 1:
-        shape = "lognormal"  # of products of Cauchy's values it depends on rounding which are fitted
+        shape = "lognormal"  # rounding decides which products of Cauchy's values are fitted
     rows = getattr(rng, shape)(size=(n, 2 + k))
     rows[:, 0] += 0.5 * rows[:, -1] + 10.0
     rows *= 10.0 ** rng.integers(-3, 4, 2 + k)
