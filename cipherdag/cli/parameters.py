@@ -305,9 +305,11 @@ def _graph(context: click.Context, source: Path | None) -> str:
     """
     if source is None:
         return ""
-    if source.is_dir():
-        context.meta[SAMPLE] = _learnt(source).sample
-    return graph_of(source).dumps()
+    if not source.is_dir():
+        return graph_of(source).dumps()
+    finding = _learnt(source)
+    context.meta[SAMPLE] = finding.sample
+    return finding.graph.dumps()
 
 
 def _learnt(folder: Path) -> LearntGraph:

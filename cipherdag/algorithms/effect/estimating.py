@@ -23,12 +23,7 @@ from cipherdag.algorithms.effect.estimates import (
     ratios,
 )
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.effect import (
-    AdjustedEffect,
-    ArmMean,
-    BetweenSites,
-    Contrast,
-)
+from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     ModelSteps,

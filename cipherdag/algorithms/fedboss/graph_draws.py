@@ -78,9 +78,9 @@ def draw_graphs(
         rng: Decides all draws.
     """
     matrices = wishart_correlations(correlations, rows, REPLICATES, rng)
-    found = [_searched(matrix, rows, constraints, rng) for matrix in matrices]
-    tables = _tabled(matrices, rows, found, constraints)
-    orders = np.array([topological(dag) for dag in found])
+    best_dags = [_best_graph(matrix, rows, constraints, rng) for matrix in matrices]
+    tables = _score_tables(matrices, rows, best_dags, constraints)
+    orders = np.array([topological(dag) for dag in best_dags])
     drawn = [_drawn(tables, masks, rng) for masks in _chains(tables, orders, rng)]
     return np.concatenate(drawn)
 
@@ -99,7 +99,7 @@ def wishart_correlations(
     return on_grid(covariances / (spreads[:, :, None] * spreads[:, None, :]))
 
 
-def _searched(
+def _best_graph(
     matrix: FloatMatrix, rows: int, constraints: Constraints, rng: np.random.Generator
 ) -> Dag:
     """The best graph that a search with no restarts finds in one matrix."""
@@ -135,11 +135,11 @@ def _candidates(
     return chosen
 
 
-def _tabled(
-    matrices: FloatMatrix, rows: int, found: Sequence[Dag], constraints: Constraints
+def _score_tables(
+    matrices: FloatMatrix, rows: int, best_dags: Sequence[Dag], constraints: Constraints
 ) -> _Tables:
     p = matrices.shape[1]
-    dags = [matrix_of(dag) for dag in found]
+    dags = [matrix_of(dag) for dag in best_dags]
     joined = max(int((dag | dag.T).sum(axis=0).max()) for dag in dags)
     size = min(p - 1, max(CANDIDATES, min(joined, MOST_CANDIDATES)))
     required = constraints.required
@@ -281,14 +281,14 @@ def _chains(tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> li
     if p == 1:
         return [chains.masks] * GRAPHS
     moves = min(MOVES, MOVES_EACH * p)
-    kept = []
+    sampled = []
     for number in range(1, moves + 1):
         chains.move()
         for _ in range(-(-SWAPS // p)):  # of about p / 2 pairs
             chains.swap(int(rng.integers(0, min(p - 1, 2))))
         if number > moves // 2 and number % (moves // 2 // GRAPHS) == 0:
-            kept.append(chains.masks.copy())
-    return kept
+            sampled.append(chains.masks.copy())
+    return sampled
 
 
 def _drawn(tables: _Tables, masks: Masks, rng: np.random.Generator) -> Graphs:

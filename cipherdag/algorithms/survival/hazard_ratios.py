@@ -88,7 +88,7 @@ def first_step(
 def fitted(first: HazardSteps, edges: bytes | None, min_contributors: int) -> Fitting:
     """Fit a model; two rounds per step, or one where one site alone may answer.
 
-    Where each site has a hazard of its own, one step more asks how sites differ.
+    Where hazards are stratified by site, one step more asks how sites differ.
 
     Args:
         first: The question of the first step, whose coefficients are 0.
