@@ -42,9 +42,9 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 15801,
-    "audit": 1492,
-    "cli": 4526,
-    "deployment": 1888,
+    "audit": 1493,
+    "cli": 4577,
+    "deployment": 1914,
     "federation": 1854,
     "findings": 4238,
     "graphs": 6436,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 6095,
     "questions": 6053,
     "results": 1505,
-    "sites": 24443,
+    "sites": 24514,
     "statistics": 1774,
     "the root": 983,
 }

@@ -125,7 +125,8 @@ def _of_site(site: SiteFolder, run: str) -> Contents:
     approved: tuple[str, ...] = ()
     if (record.folder / ASKED_FILE).exists():
         asked = site.approvals().find(plan.session.hex())
-        public = msgspec.structs.replace(asked, note="", consider="")
+        without = [msgspec.structs.replace(each, note="") for each in asked.decisions]
+        public = msgspec.structs.replace(asked, consider="", decisions=tuple(without))
         files[f"approvals/{name}.json"] = _json(public)
         approved = (name,)
     return _planned(plan, files, _times(cut, plan), name, site.identity(), approved)

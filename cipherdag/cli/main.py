@@ -17,6 +17,7 @@ from cipherdag import errors
 from cipherdag.cli.audit import audit
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import coordinator, site_carry
+from cipherdag.cli.decisions import site_approve, site_deny
 from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_command
@@ -83,7 +84,8 @@ for command in (
     audit,
 ):
     cli.add_command(command)
-site.add_command(site_knowledge)
+for decision in (site_knowledge, site_approve, site_deny):
+    site.add_command(decision)
 site.add_command(site_carry)
 
 

@@ -25,10 +25,9 @@ from cipherdag.cli.options import (
     folder_option,
     outside_a_run,
 )
-from cipherdag.cli.programs.printed import Activated, Coded, Decided, Made, as_json_option, printed
+from cipherdag.cli.programs.printed import Activated, Coded, Made, as_json_option, printed
 
 if TYPE_CHECKING:
-    from cipherdag.sites.policy.approvals import AskedRun
     from cipherdag.sites.study.checks import CheckResult
     from cipherdag.sites.study.site_folder import SiteFolder
 
@@ -261,44 +260,6 @@ def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: boo
     click.echo(json.dumps(state, indent=2) if as_json else "\n".join(lines))
 
 
-@site_command("approve", "nothing was decided")
-@click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
-def site_approve(session: str, folder: SiteFolder, *, yes: bool, as_json: bool) -> None:
-    """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
-    approvals = folder.approvals()
-    asked = approvals.find(session)
-    if asked.consider:
-        click.echo(f"Consider: {asked.consider}.", err=as_json)
-        if not yes:
-            click.confirm("Do the sites concerned agree, and may it run?", abort=True)
-    run = approvals.decide(session, "approved", folder.identity())
-    done = _decided(run, folder)
-    lines = [
-        f"Approved run {run.session[:8]}: {done.algorithm}, {done.protection}.",
-        "It begins once a person at every site has approved it.",
-    ]
-    if not done.started:
-        lines.append(
-            "This site is not started, and takes part only while it is: cipherdag site start"
-        )
-    printed(done, lines, as_json=as_json)
-
-
-@site_command("deny", "nothing was decided")
-@click.argument("session")
-@click.option("--why", required=True, help="The reason; it stays at this site.")
-def site_deny(session: str, folder: SiteFolder, why: str, *, as_json: bool) -> None:
-    """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
-    run = folder.approvals().decide(session, "denied", folder.identity(), note=why)
-    done = _decided(run, folder)
-    lines = [
-        f"Denied run {run.session[:8]}: {done.algorithm}, {done.protection}.",
-        "The coordinator hears that it was denied; the reason stays here.",
-    ]
-    printed(done, lines, as_json=as_json)
-
-
 @site_command("releases", "nothing was changed")
 def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
     """Say in sentences what left this site; read from the ledger, which is verified first."""
@@ -337,14 +298,6 @@ def site_result(
     if out is not None:
         result.save(out, force=True)
     show(result, None, as_json=as_json)
-
-
-def _decided(run: AskedRun, folder: SiteFolder) -> Decided:
-    """A decision as it is printed."""
-    from cipherdag.sites.private_files import START_LOCK, is_locked
-
-    started, plan = is_locked(folder.path / START_LOCK), run.plan
-    return Decided(run.session, run.decision, plan.algorithm, plan.protection, started)
 
 
 def coded(path: Path, fingerprint: str) -> Coded:

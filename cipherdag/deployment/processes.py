@@ -10,7 +10,10 @@ import contextlib
 import functools
 import logging
 import math
+import os
 import socket
+import stat
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -42,6 +45,7 @@ IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
 Announce = Callable[[str], object]
 RENEW_SERVER = "Run `cipherdag coordinator renew`, and start the server again."
 LOOK_S = 5.0  # how often a started site looks whether a plan waits for a person
+NOTICE_FILE, NOTICE_S = "on-waiting", 30.0  # what a site runs then, and for how long
 
 log = logging.getLogger("cipherdag.site")
 
@@ -59,7 +63,8 @@ def start(
     neither open the site's files nor start a program. Over files there is none.
 
     ``stopped`` waits for some seconds and says whether to stop. ``announce`` hears once of a plan
-    that waits for a person, and news of the connection. At a ``door`` the engine's process of
+    that waits for a person, and so does the site's program `NOTICE_FILE`; it also hears news of the
+    connection. At a ``door`` the engine's process of
     another user connects; without one this process starts it.
 
     Raises:
@@ -81,7 +86,7 @@ def start(
             process, ended = _folder(site, study, handler, announce, up)
         else:
             process, ended = _flare(site, study, handler, door, announce, up)
-        plans = waiting_plans(site.approvals())
+        plans = waiting_plans(site.approvals(), notice=site.path / NOTICE_FILE)
         expiry = expiring(site.tls_chain if study.engine == "flare" else None)
         while not stopped(0.2):
             handler.forget_idle(IDLE_S)
@@ -92,11 +97,15 @@ def start(
 
 
 def waiting_plans(
-    approvals: Approvals, clock: Callable[[], float] = time.monotonic
+    approvals: Approvals,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    notice: Path | None = None,
 ) -> Iterator[list[str]]:
     """Yield at each step a sentence on every plan that newly waits for a person.
 
-    Plans are read every `LOOK_S` seconds.
+    Plans are read every `LOOK_S` seconds. The program ``notice``, where there is one, is run with
+    the session of each, of which a coordinator chooses no letter.
     """
     announced: set[str] = set()
     looked = -math.inf
@@ -110,13 +119,30 @@ def waiting_plans(
         except SiteNotReadyError as error:  # a torn file ends `site status`, not a run
             log.warning("%s", error)
             waits = []
+        new = [run for run in waits if run.session not in announced]
+        if notice is not None and notice.exists():
+            for run in new:
+                _notify(notice, run.session)
         yield [
             f"A plan waits for a person here: run {run.session[:8]}, {run.plan.algorithm}. "
             f"{how_to_decide(run.session)}"
-            for run in waits
-            if run.session not in announced
+            for run in new
         ]
         announced.update(run.session for run in waits)
+
+
+def _notify(program: Path, session: str) -> None:
+    """Run the site's program; one that others may change, or that fails, is logged and not run."""
+    if os.name == "posix" and program.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        log.warning("%s is not run: other users can change it. Run `chmod go-w` on it", program)
+        return
+    none = subprocess.DEVNULL
+    try:
+        subprocess.run(  # noqa: S603 - a program of the site's, which only its user may change
+            [program, session], check=True, timeout=NOTICE_S, stdin=none, stdout=none
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("%s did not give notice of run %s: %s", program, session[:8], error)
 
 
 def expiring(

@@ -22,6 +22,7 @@ from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Secure, read_envelope
 from cipherdag.questions.scores.bit_names import bit_names
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.policy.approvals import Person
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget
 from cipherdag.sites.record.asked_bits import AskedLine
@@ -220,7 +221,7 @@ def approved(hospitals, handlers):
             run(hospitals, handlers, plan=plan)
         (asked,) = filter(folder.approvals().waits, folder.approvals().runs())
         told[name] = asked.consider
-        folder.approvals().decide(asked.session, "approved", folder.identity())
+        folder.approvals().decide(asked.session, "approved", folder.identity(), Person("A. Weber"))
     return plan, told
 
 

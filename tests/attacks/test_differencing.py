@@ -27,6 +27,7 @@ from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import Refusal, read_envelope
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.sites.policy.approvals import Person
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.opened_sums import OpenedSums
 
@@ -55,7 +56,7 @@ def run(hospitals, handlers, names=NAMES, question=QUESTION, **options):
 def approve(hospitals, session, names):
     for name in names:
         own = hospitals.folders[name]
-        own.approvals().decide(session.hex(), "approved", own.identity())
+        own.approvals().decide(session.hex(), "approved", own.identity(), Person("A. Weber"))
 
 
 def test_the_same_sites_may_run_again_and_get_the_same_sums(hospitals):

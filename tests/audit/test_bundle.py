@@ -23,7 +23,7 @@ from cipherdag.errors import BundleError, LedgerError, OutputError, ParameterErr
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairing import pairing_code
 from cipherdag.protocol.plan import Plan
-from cipherdag.sites.policy.approvals import AskedRun
+from cipherdag.sites.policy.approvals import AskedRun, Person, PersonalDecision
 from cipherdag.sites.study.study import coordinator_fingerprint
 
 pytest.importorskip("rocrate")
@@ -345,14 +345,15 @@ EXCHANGED = {"policies/hospital-0.toml": b"min_sites = 2\n"}
 PLAN, APPROVAL = "workflow/plan.json", "approvals/hospital-0.json"
 UNKNOWN = "neither a site of the plan nor the coordinator"
 OWN = "the site's own key"
+DENIED, FORGED = (PersonalDecision(each, Person("A. Weber"), "") for each in ("denied", "approved"))
 FORGED_SITES = [
     (lambda _: EXCHANGED, None, "signature.json is missing"),
     (lambda _: EXCHANGED, STRANGER, UNKNOWN),
     (lambda own: changed_plan(own, purpose="another purpose"), OWN, f"{APPROVAL} does not approve"),
-    (lambda own: changed_approval(own, decision="denied"), OWN, f"{APPROVAL} does not approve"),
-    (lambda own: changed_approval(own, decision="waits"), OWN, f"{APPROVAL} does not approve"),
+    (lambda own: changed_approval(own, decisions=(DENIED,)), OWN, f"{APPROVAL} does not approve"),
+    (lambda own: changed_approval(own, decisions=()), OWN, f"{APPROVAL} does not approve"),
     (
-        lambda own: changed_approval(own, signature=bytes(64)),
+        lambda own: changed_approval(own, decisions=(FORGED,)),
         OWN,
         f"{APPROVAL} does not bear the signature",
     ),

@@ -26,6 +26,7 @@ from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.policy.approvals import Person
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.table.schema import Schema
@@ -339,7 +340,9 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
         folder = hospitals.folders[name]
         (asked,) = folder.approvals().runs()
         assert asked.consider
-        folder.approvals().decide(asked.session, "denied", folder.identity(), note=WHY)
+        folder.approvals().decide(
+            asked.session, "denied", folder.identity(), Person("A. Weber"), note=WHY
+        )
     with pytest.raises(PolicyRefusedError, match=DENIED) as caught:
         second.open()
     assert type(caught.value) is PolicyRefusedError

@@ -16,10 +16,12 @@ from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, TranscribingEngine
+from cipherdag.sites.policy.approvals import Person
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.study.study import sign_study
 from cipherdag.sites.study.study_files import write_file
 
+WEBER = Person("A. Weber", "data protection")
 REASON = "canary: the note of a person"
 
 
@@ -47,7 +49,7 @@ def approved_run(path):
         with suppress(PolicyRefusedError):
             folder.approvals().check(plan, consider=[REASON])
         session = plan.session.hex()
-        folder.approvals().decide(session, "approved", folder.identity(), note=REASON)
+        folder.approvals().decide(session, "approved", folder.identity(), WEBER, note=REASON)
     made.installed = True
     run = coordinator / "runs" / "one"
     run.mkdir(parents=True)

@@ -73,13 +73,14 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A person's decision on a plan; ``started`` says whether the site is."""
+    """What was decided on a plan and by whom; ``started`` says whether the site is."""
 
     session: str
     decision: str
     algorithm: str
     protection: str
     started: bool
+    by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,8 @@ def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
         summary = _summary(folder, run.plan, account, before)
         account += [f"Compared with {line}" for line in before]
         decision = [f"CONSIDER: {run.consider}."] if run.consider else []
-        decision += [f"{_DENIED}{run.note}"] if run.note else []
+        decision += [each.in_words for each in run.decisions]
+        decision += [f"{_DENIED}{each.note}" for each in run.decisions if each.note]
         state: str = run.decision
         if approvals.waits(run):
             decision += [approvals.deadline(run)]

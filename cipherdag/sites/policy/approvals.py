@@ -1,8 +1,8 @@
 """Plans that wait until a person of the site has decided on them.
 
 A plan that asks is written down; a person reads it (`plan_account`) and approves or denies it. The
-decision is signed over the plan's digest: any other plan, however alike, waits again. What nobody
-decided on, or was approved and not begun, expires.
+decision is signed over the plan's digest, with the name and role of who decided: any other plan,
+however alike, waits again. What nobody decided on, or was approved and not begun, expires.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -31,10 +31,49 @@ from cipherdag.protocol.plan import Plan, check_session_digits
 EXPIRES = timedelta(days=14)
 MAX_STORED_RUNS = 200
 MAX_WAITING = 50
+MAX_LETTERS = 200
 ASKED_FILE = "asked.json"
 _DOMAIN = b"cipherdag decision"
 
 Decision = Literal["waits", "approved", "denied"]
+
+
+class Person(NamedTuple):
+    """Who decides, as that person says: the site signs the words and cannot check them."""
+
+    name: str
+    role: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.role})" if self.role else self.name
+
+
+class PersonalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one person decided on a plan.
+
+    Attributes:
+        decision: Whether the person approved or denied it.
+        person: Who it was, and in which role.
+        when: In UTC.
+        note: Why it was denied; it stays at the site.
+        signature: The site's own, over the plan's digest, decision, person and time.
+    """
+
+    decision: Literal["approved", "denied"]
+    person: Person
+    when: str
+    note: str = ""
+    signature: bytes = b""
+
+    @property
+    def in_words(self) -> str:
+        """Who decided what, and when."""
+        return f"{self.decision.capitalize()} by {self.person} on {self.when[:10]}."
+
+    def signed(self, plan: Plan) -> tuple[bytes, ...]:
+        """What the signature is over."""
+        said = (self.decision, *self.person, self.when)
+        return (_DOMAIN, plan.digest, *(each.encode() for each in said))
 
 
 class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,17 +83,22 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         plan: The plan.
         asked: When it was seen first, in UTC.
         consider: What a person should consider before approving it.
-        decision: What a person decided.
-        note: Why it was denied; it stays at the site.
-        signature: The site's own, over the plan's digest and the decision.
+        approvers: How many persons must approve it.
+        decisions: The last decision of each person, in their order.
     """
 
     plan: Plan
     asked: str
     consider: str = ""
-    decision: Decision = "waits"
-    note: str = ""
-    signature: bytes = b""
+    approvers: int = 1
+    decisions: tuple[PersonalDecision, ...] = ()
+
+    @property
+    def decision(self) -> Decision:
+        """Denied if anybody denied it, and approved once as many persons as it takes have."""
+        if any(each.decision == "denied" for each in self.decisions):
+            return "denied"
+        return "approved" if len(self.decisions) >= max(self.approvers, 1) else "waits"
 
     @property
     def session(self) -> str:
@@ -62,9 +106,10 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.plan.session.hex()
 
     def signed_by(self, identity: bytes) -> bool:
-        """True if a person decided, under a valid signature of this public key."""
+        """True if it was decided, and this public key signed what each person decided."""
         try:
-            verify(identity, self.signature, _DOMAIN, self.plan.digest, self.decision.encode())
+            for each in self.decisions:
+                verify(identity, each.signature, *each.signed(self.plan))
         except CipherdagError:
             return False
         return self.decision != "waits"
@@ -82,11 +127,12 @@ def _commands(session: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The plans that asked, a folder for each, and the site's key, which signs decisions."""
+    """The plans that asked, a folder for each; the site's key, which signs; how many approve."""
 
     folder: Path
     identity: bytes
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    approvers: int = 1
 
     def check(self, plan: Plan, *, consider: Sequence[str] = ()) -> None:
         """Let an approved plan pass; write down one that is new, and what to consider of it.
@@ -96,15 +142,15 @@ class Approvals:
                 wait that it is not written down.
         """
         run = self._find(plan)
-        if run is not None and not self.expired(run) and run.signed_by(self.identity):
+        decided = run is not None and not self.expired(run) and run.signed_by(self.identity)
+        if run is not None and decided and run.approvers >= self.approvers:
             if run.decision == "denied":
                 raise PolicyRefusedError(DENIED)
             if all(each in run.consider for each in consider):  # else they read less than this
                 return
         if run is None or self.expired(run) or run.decision != "waits":
             self._make_room()
-            asked = plan, self.clock().isoformat(timespec="seconds")
-            self._write(AskedRun(*asked, "; ".join(consider)))
+            self._write(AskedRun(plan, self._now(), "; ".join(consider), self.approvers))
         raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
     def find(self, session: str) -> AskedRun:
@@ -119,17 +165,35 @@ class Approvals:
         return matching[0]
 
     def decide(
-        self, session: str, decision: Decision, identity: SigningIdentity, *, note: str = ""
+        self,
+        session: str,
+        decision: Literal["approved", "denied"],
+        identity: SigningIdentity,
+        person: Person,
+        *,
+        note: str = "",
     ) -> AskedRun:
-        """Approve or deny a plan under the site's signature; ParameterError if it has expired."""
+        """Write down, signed, what a person decides; the same person's last decision counts.
+
+        Raises:
+            ParameterError: The plan has expired, or no name is given, or one that is too long.
+        """
+        person = Person(*(" ".join(word.split()) for word in person))
+        if not person.name or not all(w.isprintable() and len(w) <= MAX_LETTERS for w in person):
+            raise ParameterError(
+                f"a decision needs a name and a role of up to {MAX_LETTERS} printable letters",
+                remedy="Say who decides, as in --name 'A. Weber' --role 'head of data protection'.",
+            )
         run = self.find(session)
         if self.expired(run):
             raise ParameterError(
                 f"run {run.session[:8]} asked on {run.asked[:10]} and has expired",
                 remedy="Ask the coordinator to start it again.",
             )
-        signature = identity.sign(_DOMAIN, run.plan.digest, decision.encode())
-        decided = msgspec.structs.replace(run, decision=decision, note=note, signature=signature)
+        new = PersonalDecision(decision, person, self._now(), note)
+        new = msgspec.structs.replace(new, signature=identity.sign(*new.signed(run.plan)))
+        others = (e for e in run.decisions if e.person.name.casefold() != person.name.casefold())
+        decided = msgspec.structs.replace(run, decisions=(*others, new))
         self._write(decided)
         return decided
 
@@ -153,6 +217,9 @@ class Approvals:
     def waits(self, run: AskedRun) -> bool:
         """True if a person may still decide on the plan, and has not."""
         return run.decision == "waits" and not self.expired(run)
+
+    def _now(self) -> str:
+        return self.clock().isoformat(timespec="seconds")
 
     def _find(self, plan: Plan) -> AskedRun | None:
         """The decision on this very plan; a file of another one does not count."""

@@ -34,7 +34,8 @@ Each site derives the coefficients of regressions from sums that it checked. A c
 colludes with a site can forge such sums, and so aim the next ones at a few rows.
 """
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
-_SMALLEST = {"min_sites": 2, "min_sites_bits": 2}  # the sum over one site is that site's own answer
+# the sum over one site is that site's own answer
+_SMALLEST = {"min_sites": 2, "min_sites_bits": 2, "approvers": 1}
 _LARGEST = 2**53
 _ONE_OF = {"reveal": ("bits", "sums")}
 _COMMENTS = {
@@ -58,6 +59,7 @@ _COMMENTS = {
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
     "approve_runs": '"manual": each run waits for `cipherdag site approve`; or "automatic".',
+    "approvers": "How many persons must approve a run, each by name.",
     "parameters": 'Rules on parameters, such as "alpha 0.001..0.1" or "evidence vote|pooled".',
     "purposes": "Purposes it takes part for, word by word; all, if none is named.",
     "max_runs": "Most runs over the same schema: ten plans with ten alphas show what one does not.",
@@ -91,6 +93,7 @@ class Policy:
             limits for one UTC day, over all runs.
         min_cell_size: Smallest count that a pooled count may come from.
         approve_runs: Whether a person of the site approves each run (``manual``).
+        approvers: How many persons must approve a run.
         parameters: Rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C"; when a
             policy is read, some algorithm has to have a parameter of this name.
         purposes: The purposes that a plan may have; any, if empty.
@@ -121,6 +124,7 @@ class Policy:
     max_tests_per_day: int = 10_000_000_000
     max_values_per_day: int = 2_000_000_000
     approve_runs: Literal["automatic", "manual"] = "manual"
+    approvers: int = 1
     parameters: frozenset[str] = frozenset()
     purposes: frozenset[str] = frozenset()
     max_runs: int = 50

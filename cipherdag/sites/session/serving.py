@@ -136,7 +136,7 @@ def open_site(
     )
     folder = FolderLimits(
         frozenset(study.revoked),
-        Approvals(site.runs, identity.public),
+        Approvals(site.runs, identity.public, approvers=policy.approvers),
         DailyReleases(ledger),
         budget,
         site.runs,

@@ -1,6 +1,7 @@
 """Decisions of people: signed over one plan by the site's own key, and expired after a while."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -19,8 +20,11 @@ from cipherdag.sites.policy.approvals import (
     TOO_MANY_WAIT,
     Approvals,
     AskedRun,
+    Person,
+    PersonalDecision,
 )
 
+WEBER, LANGE = Person("A. Weber", "head of data protection"), Person("B. Lange")
 OWN, STRANGER = SigningIdentity.generate(), SigningIdentity.generate()
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3))
 
@@ -56,8 +60,8 @@ def asked(approvals, own):
         approvals.check(own)
 
 
-def approve(approvals, own, *, identity=OWN):
-    return approvals.decide(own.session.hex(), "approved", identity)
+def approve(approvals, own, *, identity=OWN, person=WEBER):
+    return approvals.decide(own.session.hex(), "approved", identity, person)
 
 
 def path_of(approvals, own):
@@ -127,21 +131,86 @@ def test_a_decision_that_another_key_signed_is_none(approvals):
     assert approvals.runs()[0].decision == "waits"
 
 
-@pytest.mark.parametrize(
-    "changes", [{"decision": "approved"}, {"decision": "approved", "signature": bytes(64)}]
-)
-def test_a_decision_that_nobody_signed_is_none(approvals, changes):
+@pytest.mark.parametrize("signature", [b"", bytes(64)])
+def test_a_decision_that_nobody_signed_is_none(approvals, signature):
     own = plan()
     asked(approvals, own)
-    altered(approvals, own, **changes)
+    forged = PersonalDecision("approved", WEBER, own.session.hex(), signature=signature)
+    altered(approvals, own, decisions=(forged,))
     asked(approvals, own)
+
+
+@pytest.mark.parametrize(
+    "change", [{"person": LANGE}, {"person": Person("A. Weber")}, {"when": "2026-03-02"}]
+)
+def test_a_decision_in_another_s_name_role_or_time_is_none(approvals, change):
+    own = plan()
+    asked(approvals, own)
+    (decision,) = approve(approvals, own).decisions
+    altered(approvals, own, decisions=(msgspec.structs.replace(decision, **change),))
+    asked(approvals, own)
+
+
+# several persons
+
+
+@pytest.fixture
+def of_two(approvals):
+    return replace(approvals, approvers=2)
+
+
+def test_a_plan_waits_until_two_persons_approved_it(of_two):
+    own = plan()
+    asked(of_two, own)
+    approve(of_two, own)
+    asked(of_two, own)
+    (run,) = of_two.runs()
+    assert (run.decision, len(run.decisions)) == ("waits", 1)
+    approve(of_two, own, person=LANGE)
+    of_two.check(own)
+
+
+def test_one_person_cannot_approve_for_two(of_two):
+    own = plan()
+    asked(of_two, own)
+    for name in ("A. Weber", "a.  weber ", "A. WEBER"):
+        approve(of_two, own, person=Person(name))
+    asked(of_two, own)
+
+
+def test_one_of_two_persons_denies_a_plan(of_two):
+    own = plan()
+    asked(of_two, own)
+    approve(of_two, own)
+    of_two.decide(own.session.hex(), "denied", OWN, LANGE, note="too wide")
+    with pytest.raises(PolicyRefusedError, match=DENIED):
+        of_two.check(own)
+
+
+def test_a_plan_of_one_approver_waits_where_the_policy_wants_two(approvals, of_two):
+    own = plan()
+    asked(approvals, own)
+    approve(approvals, own)
+    approvals.check(own)
+    asked(of_two, own)
+    assert of_two.runs()[0].decisions == ()
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a" * 201, "a\x1b[2J"])
+def test_a_decision_needs_a_name_that_can_be_printed(approvals, name):
+    own = plan()
+    asked(approvals, own)
+    with pytest.raises(ParameterError, match="needs a name"):
+        approve(approvals, own, person=Person(name))
 
 
 def test_a_denial_is_not_turned_into_an_approval(approvals):
     own = plan()
     asked(approvals, own)
-    approvals.decide(own.session.hex(), "denied", OWN, note="ask the board first")
-    altered(approvals, own, decision="approved")
+    approvals.decide(own.session.hex(), "denied", OWN, WEBER, note="ask the board first")
+    (denial,) = approvals.runs()[0].decisions
+    turned = msgspec.structs.replace(denial, decision="approved")
+    altered(approvals, own, decisions=(turned,))
     asked(approvals, own)
 
 
@@ -168,8 +237,7 @@ def test_a_signature_of_one_plan_is_none_of_another(approvals):
     good, bad = plan(), plan(parameters={"alpha": 0.5})
     for own in (good, bad):
         asked(approvals, own)
-    signature = approve(approvals, good).signature
-    altered(approvals, bad, decision="approved", signature=signature)
+    altered(approvals, bad, decisions=approve(approvals, good).decisions)
     asked(approvals, bad)
 
 
@@ -179,18 +247,18 @@ def test_a_signature_of_one_plan_is_none_of_another(approvals):
 def test_a_denied_plan_is_refused_and_the_reason_stays_here(approvals):
     own = plan()
     asked(approvals, own)
-    approvals.decide(own.session.hex(), "denied", OWN, note="Mrs. Smith said no")
+    approvals.decide(own.session.hex(), "denied", OWN, WEBER, note="Mrs. Smith said no")
     with pytest.raises(PolicyRefusedError, match=DENIED) as caught:
         approvals.check(own)
     assert "Smith" not in f"{caught.value.message} {caught.value.remedy}"
-    assert approvals.find(own.session.hex()).note == "Mrs. Smith said no"
+    assert approvals.find(own.session.hex()).decisions[0].note == "Mrs. Smith said no"
 
 
 def test_a_decision_may_be_taken_back(approvals):
     own = plan()
     asked(approvals, own)
     for decision in ("denied", "approved", "denied"):
-        approvals.decide(own.session.hex(), decision, OWN)
+        approvals.decide(own.session.hex(), decision, OWN, WEBER)
     with pytest.raises(PolicyRefusedError, match=DENIED):
         approvals.check(own)
 
@@ -218,7 +286,7 @@ def test_a_plan_that_nobody_decided_on_expires(approvals, clock):
 def test_a_decision_expires(approvals, clock, decision):
     own = plan()
     asked(approvals, own)
-    approvals.decide(own.session.hex(), decision, OWN)
+    approvals.decide(own.session.hex(), decision, OWN, WEBER)
     clock.now += EXPIRES + timedelta(seconds=1)
     asked(approvals, own)
     (run,) = approvals.runs()
@@ -275,7 +343,7 @@ def test_a_flood_of_runs_fills_no_disk_and_drops_no_waiting_one(approvals):
         approvals.check(plan(seed=MAX_WAITING))
     assert [run.plan.seed for run in approvals.runs()] == list(range(MAX_WAITING))
     # what a person decides on makes room
-    approvals.decide(approvals.runs()[0].session, "denied", OWN)
+    approvals.decide(approvals.runs()[0].session, "denied", OWN, WEBER)
     asked(approvals, plan(seed=MAX_WAITING))
 
 
@@ -291,7 +359,7 @@ def test_a_denial_outlives_any_number_of_other_runs(approvals, monkeypatch):
     monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_STORED_RUNS", 5)
     denied = plan()
     asked(approvals, denied)
-    approvals.decide(denied.session.hex(), "denied", OWN)
+    approvals.decide(denied.session.hex(), "denied", OWN, WEBER)
     for number in range(1, 9):
         approvals.clock.now += timedelta(seconds=1)
         asked(approvals, plan(seed=number))
@@ -317,7 +385,7 @@ def test_a_started_site_tells_of_each_plan_that_waits_once(approvals, clock):
         f'then `cipherdag site approve {own}`, or `cipherdag site deny {own} --why "..."`.'
     )
     asked(approvals, second)
-    approvals.decide(own, "approved", OWN)
+    approvals.decide(own, "approved", OWN, WEBER)
     now[0] += LOOK_S
     (told,) = next(news)
     assert second.session.hex()[:8] in told
@@ -330,3 +398,38 @@ def test_a_started_site_tells_of_each_plan_that_waits_once(approvals, clock):
     (approvals.folder / third.session.hex() / ASKED_FILE).write_bytes(b"{")
     now[0] += LOOK_S
     assert next(news) == [], "a torn file does not end the site"
+
+
+# notice
+
+
+def program(folder, text, mode=0o700):
+    path = folder / "on-waiting"
+    path.write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+    path.chmod(mode)
+    return path
+
+
+def test_the_site_s_program_hears_once_of_a_plan_that_waits(approvals, tmp_path):
+    notice = program(tmp_path, f'echo "$@" >> {tmp_path}/heard')
+    own = plan()
+    asked(approvals, own)
+    looks = waiting_plans(approvals, lambda: next(times), notice=notice)
+    times = iter(10.0 * k for k in range(9))
+    assert [len(next(looks)) for _ in range(3)] == [1, 0, 0]
+    assert (tmp_path / "heard").read_text("utf-8") == f"{own.session.hex()}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "why"),
+    [
+        ("exit 3", 0o700, "did not give notice"),
+        ("exit 0", 0o600, "did not give notice"),
+        ("exit 0", 0o722, "other users can change it"),
+    ],
+)
+def test_a_program_that_cannot_give_notice_is_logged(approvals, tmp_path, caplog, text, mode, why):
+    notice = program(tmp_path, text, mode)
+    asked(approvals, plan())
+    assert len(next(waiting_plans(approvals, notice=notice))) == 1
+    assert why in caplog.text
