@@ -11,9 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from cipherdag.algorithms.parameters import (
+    Parameter,
     check_parameters,
     flattened,
     grouped,
@@ -21,7 +23,6 @@ from cipherdag.algorithms.parameters import (
     parameters_of,
     require,
 )
-from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Finding, Report
@@ -32,6 +33,59 @@ from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import BY_PATIENT, Question
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One publication of an algorithm: a paper, or a program.
+
+    Attributes:
+        parameters: The values of parameters that differ from this package's defaults.
+        varied: Parameters that the publication varies or does not state, or that change no result;
+            all others have the value above, or their default.
+        needed: Those of ``varied`` that a caller must give, since no default is right.
+    """
+
+    parameters: Mapping[str, Any]
+    varied: frozenset[str]
+    needed: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+
+    def values(
+        self, title: str, declared: Mapping[str, Parameter], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The publication's parameters that are not defaults, with the values that a caller gives.
+
+        Args:
+            title: The algorithm and where it was published, for errors.
+            declared: All its parameters.
+            given: Values of parameters by name.
+
+        Raises:
+            ParameterError: A value contradicts the publication, is of no parameter, or is missing.
+        """
+        for name, value in given.items():
+            if name not in declared:
+                raise ParameterError(f"{title} has no parameter '{name}'")
+            fixed = self.parameters.get(name, declared[name].default)
+            if name not in self.varied and value != fixed:
+                raise ParameterError(
+                    f"{name} {value} contradicts {title}: there it is {fixed}",
+                    remedy=f"Leave out {_option(name)}, or --as-published (Python: as_published).",
+                )
+        for name in sorted(self.needed - {*given}):
+            raise ParameterError(
+                f"{title} needs {name}: {declared[name].help}",
+                remedy=f"Say it: {_option(name)}, in Python as_published({name}=...).",
+            )
+        return {**self.parameters, **given}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 EMPTY: tuple[Any, ...] = ("", (), None)
 """Values of a parameter that mean it was not given."""

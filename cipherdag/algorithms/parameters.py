@@ -23,7 +23,7 @@ import numpy as np
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.knowledge import Knowledge
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
+from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 
 NO_LIMIT = -1
 """How a whole number that may be None is written where None cannot be."""

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 from cipherdag.questions.disclosure import Quantity, coarse, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
 InterventionType = Literal["perfect", "imperfect"]

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 from cipherdag.questions.disclosure import Quantity, coarse, of_any, rounded, sums
 from cipherdag.questions.encodings import (
     LARGEST_UNIT,
@@ -23,7 +24,6 @@ from cipherdag.questions.encodings import (
     segments,
 )
 from cipherdag.questions.question import KINDS_ALONE, PATIENTS_COUNTED, Question, tag_of
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
 """Most categories of a column, and most cells of one table, that any site counts."""

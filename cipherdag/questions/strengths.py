@@ -6,11 +6,10 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, WeightedEvidence
 from cipherdag.questions.disclosure import Quantity, bits
 from cipherdag.questions.encodings import segments, unpack_integers
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 STEPS = 16
 """How many steps a power of four has, in which amounts are compared with it."""

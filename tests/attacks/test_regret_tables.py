@@ -15,7 +15,7 @@ from driving import drive
 
 from cipherdag import Federation, RFcd, Schema
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.rfcd.objectives import WorstGraphRegret
+from cipherdag.algorithms.rfcd.searches import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
-from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (

@@ -14,11 +14,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.fedcd.cycles import in_likeliest_order, without_cycles
-from cipherdag.algorithms.fedcd.report import FedCDOutcome, concluded, reported
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Published, Reading
+from cipherdag.algorithms.fedcd.report import (
+    FedCDOutcome,
+    concluded,
+    in_likeliest_order,
+    reported,
+    without_cycles,
+)
 from cipherdag.algorithms.parameters import Range, preset, require, settings, within
-from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report

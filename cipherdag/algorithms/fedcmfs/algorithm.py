@@ -16,10 +16,16 @@ from typing import ClassVar, Literal, cast
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Facts, Reading
+from cipherdag.algorithms.algorithm import Facts, Published, Reading
 from cipherdag.algorithms.constraint_based.settings import ConstraintBased
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source, remember
+from cipherdag.algorithms.fedcmfs.combined_triplets import (
+    by_combination,
+    by_source,
+    least_p,
+    measure,
+    remember,
+)
 from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
     Neighbourhood,
@@ -29,9 +35,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     parents_and_children,
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
-from cipherdag.algorithms.fedcmfs.report import least_p, measure
 from cipherdag.algorithms.parameters import LEVELS, one_of, preset, require, within
-from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures

@@ -15,14 +15,16 @@ from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, F
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.combined_evidence import (
+    GRID_BITS,
+    SMALLEST_P,
     CombinedEvidence,
+    WeightedEvidence,
     combined_p,
 )
 from cipherdag.questions.encodings import by_owner, pack_blocks, segments
 from cipherdag.questions.gather import gather, map_questions
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, keys_of_tests, rows_of_keys
 
 Outcome = TypeVar("Outcome")
@@ -190,3 +192,30 @@ def _learn(
         for size, own in enumerate(part):
             caches[size].add(own, table[done : done + len(own)])
             done += len(own)
+
+
+CORRELATION = "the absolute correlation, 0 to 1"
+LIKELIHOOD = "twice the gain in log likelihood, in units of chi-square"
+OF_TESTS = {
+    "fisherz": CORRELATION,
+    "g2": "G2, in units of chi-square",
+    "pearson": "chi-square",
+    "regression": LIKELIHOOD,
+}
+ANY = f"G2, in units of chi-square, where both are categories, and else of {CORRELATION}"
+OF_EVIDENCE = {
+    "fisher": "-2 ln p of the sites' tests, added up",
+    "stratified": "the score of the test over all sites, in standard deviations from independence",
+}
+
+
+def measure(evidence: str, test: str) -> str:
+    """What an opened strength is, as a phrase with its unit."""
+    if evidence != "weighted_p":
+        return OF_EVIDENCE[evidence]
+    return f"mean over the sites, weighted by rows, of {OF_TESTS.get(test, ANY)}"
+
+
+def least_p(evidence: str) -> float:
+    """A p-value that is shown as 0 is below this: half a step of the grid, or the smallest."""
+    return 0.5 / (1 << GRID_BITS) if evidence == "weighted_p" else SMALLEST_P

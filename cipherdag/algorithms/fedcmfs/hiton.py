@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.combined_evidence import WeightedEvidence, weighted_means
 from cipherdag.questions.encodings import by_owner, pack_blocks, rows_of, subsets
 from cipherdag.questions.question import Question
-from cipherdag.questions.weighted_evidence import WeightedEvidence, weighted_means
 
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]

@@ -16,12 +16,11 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, WeightedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Question
 from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.verdicts import finest_grid_that_fits
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
 Wins = dict[tuple[int, int], bool]

@@ -15,17 +15,16 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.algorithms.constraint_based.report import report_on_tests
+from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests, compare_sites_meanwhile
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
-from cipherdag.algorithms.constraint_based.untested import removed_untested
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedfci.groups import of_groups
-from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-from cipherdag.algorithms.fedfci.report import concluded, remarks_of, with_fitting
-from cipherdag.algorithms.fedfci.rfci import RFCI, Refined
+from cipherdag.algorithms.fedfci.report import FedFCIOutcome, concluded, remarks_of, with_fitting
 from cipherdag.algorithms.fedfci.search import (
+    RFCI,
+    Refined,
     TripleConstraints,
     fci_skeleton,
     start_marks,

@@ -17,7 +17,7 @@ import numpy as np
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest, PValues, Tests
-from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.algorithms.fedfci.report import FedFCIOutcome
 from cipherdag.algorithms.fedfci.search import TripleConstraints
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.ancestral.integration import LocalPAG, entailed

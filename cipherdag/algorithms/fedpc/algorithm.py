@@ -16,32 +16,30 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.algorithm import Facts, Published
 from cipherdag.algorithms.bootstrap import arcs_counted
 from cipherdag.algorithms.constraint_based.colliders import CollidersBy, separate_and_judge
-from cipherdag.algorithms.constraint_based.report import report_on_tests
+from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
 from cipherdag.algorithms.constraint_based.settings import (
     ENDS_WITHOUT_MIDDLE,
     GraphFromTests,
     compare_sites_meanwhile,
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
-from cipherdag.algorithms.constraint_based.untested import removed_untested
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedpc.orientation import oriented, oriented_in_code_order
-from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.algorithms.fedpc.reference import REFERENCES, Reference
-from cipherdag.algorithms.fedpc.report import concluded
+from cipherdag.algorithms.fedpc.graph_evidence import concluded
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, oriented, oriented_in_code_order
 from cipherdag.algorithms.fedpc.voting import (
+    REFERENCES,
     UNDECIDED,
+    Reference,
     VoteRule,
     by_candidate_scores,
     by_maximum,
     voted_skeleton,
 )
 from cipherdag.algorithms.parameters import one_of, preset, require, within
-from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
@@ -91,7 +89,7 @@ class Voting:
             from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
             least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
             means a collider, and the DAG is made by its own rule, which may leave cycles
-            (`fedpc.reference`).
+            (`fedpc.voting`).
         vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
             edge that too few sites can test stays.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure

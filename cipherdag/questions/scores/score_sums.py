@@ -22,12 +22,12 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.ci_tests import tests_of
+from cipherdag.questions.combined_evidence import check_triplets
 from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import MOST_VISITS, Question
 from cipherdag.questions.regression_steps import check_ordered
-from cipherdag.questions.weighted_evidence import check_triplets
 from cipherdag.statistics.regression_models import (
     MAX_COEFFICIENTS,
     Regression,

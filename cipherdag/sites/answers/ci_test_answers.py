@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import SMALLEST_P, CombinedEvidence
+from cipherdag.questions.combined_evidence import SMALLEST_P, CombinedEvidence, WeightedEvidence
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -13,7 +13,6 @@ from cipherdag.questions.separators import (
     SeparatorSearch,
 )
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.ci_test import CITest

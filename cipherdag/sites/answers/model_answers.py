@@ -20,9 +20,8 @@ from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
-from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.registry import answers, check_visits
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.answers.visits import check_visits
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.effect_answer import effect_answer
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods

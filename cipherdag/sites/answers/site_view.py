@@ -20,9 +20,8 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import ScoreSpec
-from cipherdag.sites.answers.registry import answer_to
+from cipherdag.sites.answers.registry import answer_to, check_visits
 from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
-from cipherdag.sites.answers.visits import check_visits
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.descriptions.described import DescribedColumns

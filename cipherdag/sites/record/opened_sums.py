@@ -1,4 +1,4 @@
-"""Whose answers the sums cover that a site helped to open, over all runs.
+"""Whose answers the sums cover that a site helped to open, over all runs, and the bits it found.
 
 Two sums of nearly the same question over cohorts that differ in one site show that site's answer
 by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
@@ -7,9 +7,6 @@ of them: a difference of two sums is itself a sum over the sites in which they d
 section 5, differencing). What was asked does not count: that two questions are nearly the same is
 not for a site to judge. Counts in units have the same unit for good: floors by two units tell
 several times as many small counts exactly.
-
-Leaks:
-    Nothing: the record stays at the site. It names sites.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import DifferencingError, PolicyRefusedError, SiteNotReadyError
+from cipherdag.protocol.asked import Answers, Context, Line
 from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.sites.record.ledger import Release
 
@@ -216,3 +214,53 @@ def _read(path: Path) -> list[OpenedSum]:
             f"{path.name} cannot be read, so earlier runs are not known",
             remedy="Restore it: it holds which sums this site helped to open.",
         ) from error
+
+
+class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line, and the rows that it is about."""
+
+    about: bytes
+    line: Line
+
+
+class AskedBits:
+    """The bits that a site helped to find, by its rows and the cohort: none is found again.
+
+    The file has a line for every batch of secure tests, as soon as this site signed it or knows
+    both signatures. A plan that asks for such a bit again is answered by the line, without
+    computing. So whoever repeats a plan, or asks a test again among others, learns nothing new,
+    whatever answers others change.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def of(self, context: Context) -> Answers:
+        """What runs before this one found about these rows.
+
+        Raises:
+            SiteNotReadyError: The file cannot be read.
+            ForgedSumError: It holds two answers to one question.
+        """
+        answers = Answers(context)
+        for entry in self._entries():
+            if entry.about == context.digest and entry.line.run != context.run:
+                answers.hold(entry.line)
+        return answers
+
+    def write(self, context: Context, line: Line) -> None:
+        """Record bits before they leave, or once both holders signed them.
+
+        Raises:
+            OutputError: The file cannot be written; then nothing may leave.
+        """
+        append_entries(self._path, AskedLine(context.digest, line))
+
+    def _entries(self) -> list[AskedLine]:
+        try:  # nothing had left where a crash cut the last line short
+            return read_entries(self._path, AskedLine)
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(
+                f"{self._path.name} cannot be read, so what was asked before is not known",
+                remedy="Restore it: it holds which bits this site helped to find.",
+            ) from error

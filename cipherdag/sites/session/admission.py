@@ -53,8 +53,7 @@ from cipherdag.protocol.states import State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
-from cipherdag.sites.record.asked_bits import AskedBits
-from cipherdag.sites.record.opened_sums import OpenedSums
+from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
 from cipherdag.sites.session.handshake import SetUp, SiteProfile
 from cipherdag.sites.session.rounds import Rounds
 

@@ -67,11 +67,9 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
-from cipherdag.sites.session.coverage import Coverage
-from cipherdag.sites.session.covered_sites import CoveredSites
 from cipherdag.sites.session.handshake import Keyring
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.round import FoundBits, Round
+from cipherdag.sites.session.round import Coverage, CoveredSites, FoundBits, Round
 
 log = logging.getLogger("cipherdag.site")
 

@@ -66,8 +66,7 @@ from cipherdag.sites.record.ledger import (
     read_releases,
 )
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.run_record import RunRecord
-from cipherdag.sites.record.session_log import Answered
+from cipherdag.sites.record.run_record import Answered, RunRecord
 from cipherdag.sites.session.admission import (
     Admission,
     FolderLimits,
@@ -75,11 +74,10 @@ from cipherdag.sites.session.admission import (
     SiteSession,
     open_message,
 )
-from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.replies import description, recorded, refusal
-from cipherdag.sites.session.round import FoundBits
+from cipherdag.sites.session.round import Coverage, FoundBits
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 

@@ -40,7 +40,6 @@ from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
-from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.ledger import (
     ENGINE_START,
     REFUSAL,
@@ -49,8 +48,8 @@ from cipherdag.sites.record.ledger import (
     Ledger,
     read_releases,
 )
-from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.session_log import Answered, SessionLog
+from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
+from cipherdag.sites.record.run_record import Answered, SessionLog
 from cipherdag.sites.record.witnesses import Witness
 from cipherdag.sites.session.admission import (
     OPENED_BEFORE,
