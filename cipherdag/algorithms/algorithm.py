@@ -58,13 +58,8 @@ class Published:
     ) -> dict[str, Any]:
         """The publication's parameters that are not defaults, with the values that a caller gives.
 
-        Args:
-            title: The algorithm and where it was published, for errors.
-            declared: All its parameters.
-            given: Values of parameters by name.
-
-        Raises:
-            ParameterError: A value contradicts the publication, is of no parameter, or is missing.
+        ParameterError where a value contradicts the publication, is of no parameter, or is missing;
+        ``title`` names algorithm and publication.
         """
         for name, value in given.items():
             if name not in declared:
@@ -134,11 +129,7 @@ class Facts:
             object.__setattr__(self, "names", numbers)
 
     def position(self, name: str) -> int:
-        """The position of a column that a parameter names.
-
-        Raises:
-            ParameterError: There is none.
-        """
+        """The position of a column that a parameter names; ParameterError where there is none."""
         if name not in self.names:
             shown = ", ".join(self.names[:MOST_SHOWN])
             raise ParameterError(
@@ -220,11 +211,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         self.check()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as scikit-learn asks for them; no parameter has any of its own.
-
-        Args:
-            deep: Not looked at.
-        """
+        """The parameters by name, as scikit-learn asks for them; ``deep`` is not looked at."""
         del deep
         return {name: getattr(self, name) for name in parameters_of(type(self))}
 
@@ -254,11 +241,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         return self
 
     def check(self) -> None:
-        """Refuse parameters that do not go together; each alone is checked already.
-
-        Raises:
-            ParameterError: Some do not.
-        """
+        """Refuse parameters that do not go together (ParameterError); each alone is checked."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -266,11 +249,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         return ()
 
     def check_measured(self, measured: Measured) -> None:
-        """Refuse sites that lack variables; an algorithm that takes them says otherwise.
-
-        Raises:
-            ParameterError: The algorithm needs every variable of every site.
-        """
+        """Refuse sites that lack variables (ParameterError), unless the algorithm takes them."""
         require(
             measured.everywhere,
             f"{self.title} needs every variable of every site; Describe, FedPC and FedFCI take "
@@ -278,11 +257,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         )
 
     def check_visits(self, visits: int) -> None:
-        """Refuse rows that are visits; an algorithm that counts patients says otherwise.
-
-        Raises:
-            ParameterError: The algorithm takes every row for a person.
-        """
+        """Refuse rows that are visits (ParameterError), unless the algorithm counts patients."""
         if visits > 1 and not self.takes_visits:
             raise ParameterError(
                 f"{self.title} with these parameters takes rows for persons, and a site's are "
@@ -306,10 +281,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """The parameters that had a part in a run, with the values that were used, for its report.
 
         Each setting stands by itself; presets stand only where they differ from the default.
-
-        Args:
-            conclusion: The conclusion of the run.
-            columns: What the columns are; None where only the sites know it.
+        ``columns`` says what the columns are; None where only the sites know it.
         """
         del conclusion, columns
         values = flattened(type(self), self.get_params())

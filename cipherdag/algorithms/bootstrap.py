@@ -4,7 +4,7 @@ Source: Friedman, Goldszmidt and Wyner, "Data analysis with Bayesian networks: a
 approach", UAI 1999: the confidence of a feature is the share of replicates whose graph has it.
 
 Leaks:
-    Which rows a site drew nobody else can tell (`cipherdag.sites.answers.resampling`).
+    Which rows a site drew nobody else can tell (`cipherdag.sites.answers.column_answers`).
 """
 
 from __future__ import annotations
@@ -53,15 +53,8 @@ def replicated(
 ) -> Generator[Question, FloatVector, Outcome]:
     """A run and its ``replicates`` over rows that the sites draw anew, in shared rounds.
 
-    Args:
-        run: The run on the sites' rows as they are.
-        again: Starts the run of one replicate.
-        replicates: Number of replicates; with 0 the run alone.
-        seed: Decides which rows the sites draw.
-        counted: Counts the edges of the replicates.
-
-    Raises:
-        ParameterError: The seed of replicates is no number of 64 bits.
+    ``again`` starts the run of one replicate, the seed decides which rows the sites draw, and
+    ``counted`` counts the edges of the replicates. ParameterError for a seed beyond 64 bits.
     """
     if not replicates:
         return (yield from run)

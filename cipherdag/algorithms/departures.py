@@ -17,13 +17,10 @@ Outcome = TypeVar("Outcome")
 def over_one_cohort(
     asking: Generator[Question, FloatVector, Outcome], present: Presence
 ) -> Generator[Question, FloatVector, Outcome]:
-    """Pass a search's questions on until a site leaves.
+    """Pass a search's questions on until a site leaves; then SiteUnreachableError.
 
     A maximum learnt before need not hold for the sites that remain. To ask again for what was
     disclosed with the site that left would show that site's answer.
-
-    Raises:
-        SiteUnreachableError: A sum covers fewer sites than the one before.
     """
     covered = present.n_sites
 

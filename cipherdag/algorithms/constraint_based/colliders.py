@@ -63,9 +63,7 @@ CLEAR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JudgedTriples:
-    """The unshielded triples (x, y, z), x < z, that are colliders, and those that may be.
-
-    All others are no colliders.
+    """The unshielded triples (x, y, z), x < z, that are colliders or may be; others are none.
 
     Attributes:
         colliders: The colliders, each with the factor by which p falls as y joins a set, or by
@@ -97,11 +95,8 @@ def separate_and_judge(
 ) -> Generator[Question, FloatVector, tuple[Separations, JudgedTriples | None]]:
     """Separating sets of the unshielded pairs, and what all sets say of their triples.
 
-    Args:
-        source: Tests.
-        search: The pairs.
-        separations: Sets from the search for the skeleton; None to look for the strongest.
-        rule: Judges the triples; None for the separating sets alone.
+    ``separations`` are from the search for the skeleton; None to look for the strongest. ``rule``
+    judges the triples; None for the separating sets alone.
     """
     if separations is None and rule is not None and source.lenient is None:
         separations = Separations()  # both from the same p-values
@@ -208,17 +203,9 @@ def _drops(
 ) -> Iterator[tuple[IndexArray, BoolVector, FloatVector]]:
     """How far p drops as a middle joins a set, if either test says independent; by its index there.
 
-    Args:
-        smaller: Tests of all sets of one size.
-        larger: Tests of all sets of the next size.
-        p_smaller: The p-values of ``smaller``.
-        p_larger: The p-values of ``larger``.
-        adjacent: The skeleton.
-        alpha: The level of the tests.
-
-    Yields:
-        Triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
-        logarithms of how far p drops, shape (K,).
+    ``larger`` has the tests of all sets that have one variable more than those of ``smaller``.
+    Yields triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
+    logarithms of how far p drops, shape (K,).
     """
     index_of, low = _index_among(smaller), P_FLOOR * alpha
     middle = _are_middles(larger, adjacent)

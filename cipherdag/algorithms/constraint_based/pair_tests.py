@@ -42,11 +42,7 @@ class MaxPValueTest:
 class TestedPairs:
     """Pairs x < z, ascending, each with its set and p-value; made while they are iterated.
 
-    Attributes:
-        x: Position of the first variable, shape (K,).
-        z: Position of the second, shape (K,).
-        p_values: Shape (K,).
-        sets: The conditioning sets that are not empty.
+    The arrays have shape (K,); ``sets`` has the conditioning sets that are not empty.
     """
 
     __test__ = False  # pytest takes every class named Test... for a test case
@@ -67,9 +63,6 @@ class MaxPValueTests:
 
     For a separated pair it is the test that separated it. A pair whose edge stayed was dependent
     in every test; its largest p-value says how narrowly (pMax of the R package pcalg).
-
-    Args:
-        n_variables: Number of variables, p.
     """
 
     def __init__(self, n_variables: int) -> None:
@@ -122,9 +115,6 @@ class DecisiveTests:
 
     Every test of an edge is decisive: had it said independent, the edge would be gone. A skipped
     test counts as dependent, so an edge may stand only because one of its tests was skipped.
-
-    Attributes:
-        n_variables: Number of variables, p.
     """
 
     n_variables: int
@@ -153,15 +143,10 @@ class DecisiveTests:
         measured: Measured,
         determined: Determined = NOTHING,
     ) -> dict[Pair, TestsOfEdge[int]]:
-        """The tests of every edge x < z that was to be tested.
+        """The tests of every edge x < z of the skeleton that is not ``joined``, (p, p) each.
 
-        Args:
-            skeleton: The edges that stand, shape (p, p).
-            joined: Edges that stand whatever tests say, shape (p, p).
-            source: The source of the tests.
-            measured: Which variables the sites measured. Tests whose variables no site measured
-                together are not counted, except the one of the two given nothing.
-            determined: Which variables follow from others.
+        Tests whose variables no site measured together are not counted, except the one of the two
+        given nothing.
         """
         edges = np.argwhere(np.triu(skeleton & ~joined))
         asked = self._counted(edges @ np.array([self.n_variables, 1]))

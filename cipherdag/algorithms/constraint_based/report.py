@@ -39,15 +39,7 @@ VERDICT = "1 where the test over all sites says independent, and no number with 
 def edge_tests(
     outcome: TestsOutcome, names: Sequence[str], a: int, b: int, *, closed: bool
 ) -> EdgeEvidence:
-    """What tests tell of the edge between two variables, in whatever direction.
-
-    Args:
-        outcome: The outcome of the run.
-        names: Names of the variables.
-        a: Position of one variable.
-        b: Position of the other.
-        closed: Whether nothing but verdicts was disclosed.
-    """
+    """What tests tell of the edge between a and b; where ``closed``, only verdicts are known."""
     pair = (min(a, b), max(a, b))
     weakest, by_knowledge = outcome.weakest.get(pair), given_of(outcome.constraints, a, b)
     counted = outcome.decisive.get(pair)
@@ -184,9 +176,7 @@ def support_phrase(
 def removed_untested(untestable: IndexArray, constraints: Constraints) -> BoolMatrix | None:
     """Pairs whose edges were removed untested, shape (p, p), symmetric; None where there are none.
 
-    Args:
-        untestable: Pairs that the source of tests says could not be tested, shape (B, 2).
-        constraints: Background knowledge: pairs that it excludes were not to be tested.
+    ``untestable`` pairs, shape (B, 2), could not be tested; knowledge may exclude some of them.
     """
     removed = np.zeros_like(constraints.excluded)
     x, z = untestable.T
@@ -200,10 +190,7 @@ def untested_details(
 ) -> dict[str, Any]:
     """The entries of a conclusion's details, by name; none where all pairs were tested.
 
-    Args:
-        standing: Edges that no site measured both ends of, shape (p, p).
-        removed: Pairs without an edge that could not be tested, shape (p, p).
-        names: Names of the variables.
+    No site measured both ends of ``standing`` edges; ``removed`` pairs could not be tested.
     """
     details: dict[str, Any] = {}
     if standing is not None and standing.any():

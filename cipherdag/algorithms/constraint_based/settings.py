@@ -252,16 +252,13 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.
 
-        Args:
-            facts: The names are for `knowledge`, the seed for `bootstrap`.
+        The names are for `knowledge`, the seed for `bootstrap`. Rounds: those of `learn`; with
+        `bootstrap` those of the replicate that needs most, or more where a round would have more
+        than 2,000,000 values.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, too few
                 sites are to compute bits, or the seed of replicates is no number of 64 bits.
-
-        Returns:
-            The outcome. Rounds: those of `learn`; with `bootstrap` those of the replicate that
-            needs most, or more where a round would have more than 2,000,000 values.
         """
         self.check_sites(facts.n_sites)
         constraints = (self.knowledge or Knowledge()).over(facts.names)
@@ -307,11 +304,7 @@ def compare_sites_meanwhile(
 ) -> Generator[Question, FloatVector, tuple[Oriented, tuple[SiteDifference, ...]]]:
     """A skeleton and its orientation, with comparisons of the sites in the same rounds.
 
-    Args:
-        columns: The columns that are compared between sites; None for no comparison.
-        settings: How tests are done.
-        search: Ends with a skeleton.
-        orient: Orients it; meanwhile variables are compared given their neighbours in it.
+    Meanwhile ``columns``, if any, are compared, then given their neighbours in the skeleton.
     """
     bounds = {"min_contributors": settings.min_contributors, "max_rows": settings.max_rows}
     skeleton, marginal = yield from gather_two(search, marginal_differences(columns, **bounds))

@@ -184,14 +184,9 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     def ask(self, facts: Facts) -> Describing:
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.
 
-        Returns:
-            The outcome, after six rounds, or three where one site alone may answer; where some
-            site restricts small counts, after about five more, of which three or so find counts,
-            and three quantiles.
-
-        Raises:
-            SiteUnreachableError: A site left.
-            AggregateRangeError: Sums contradict each other.
+        After six rounds, or three where one site alone may answer; where some site restricts small
+        counts, after about five more, of which three or so find counts, and three quantiles.
+        SiteUnreachableError where a site left, AggregateRangeError where sums contradict.
         """
         return over_one_cohort(self._described(facts), facts.present)
 

@@ -134,16 +134,9 @@ def summaries_of(
     quantiles: Mapping[int, Quantiles],
     unit: int = 1,
 ) -> Summaries:
-    """The summary of every column.
+    """The summary of every column, from counts in units of so many rows, and quantiles of numbers.
 
-    Args:
-        spreads: What sums are of, means and deviations.
-        categories: How many each column has; 0 of numbers.
-        rows: Units of rows.
-        values: Units of values of every column, shape (p,).
-        counts: Units of rows of every category, by column; none of numbers, or where withheld.
-        quantiles: Of numbers, by position.
-        unit: How many rows are one.
+    Counts are by column and category; there are none of numbers, or where they are withheld.
     """
     numbers, columns = iter(zip(spreads.mean, spreads.deviation, strict=True)), []
     for v, held in enumerate(counts):
@@ -173,11 +166,7 @@ def summaries_of(
 
 
 def exact_summaries(spreads: Spreads, question: ValueCounts, sums: FloatVector) -> Summaries:
-    """The summary of every column, where counts are exact.
-
-    Raises:
-        AggregateRangeError: The counts of a column contradict each other.
-    """
+    """The summary of every column from exact counts; AggregateRangeError if they contradict."""
     counts = np.split(segments(question.encodings, sums)[0], np.cumsum(question.widths())[:-1])
     marks, quantiles = iter(question.mark_array()), {}
     for v, (counted, total) in enumerate(zip(counts, spreads.values.tolist(), strict=True)):
@@ -201,11 +190,7 @@ def quantiles_of(
     They are rounded to the power of ten below the distance of the two marks, and to 0 where these
     lie on either side of 0.
 
-    Args:
-        marks: Ascending, shape (M,).
-        up_to: Values up to each mark, shape (M,).
-        total: All values.
-        at: Shares of them.
+    ``up_to`` of the ``total`` values lie up to each mark, ascending, shape (M,); ``at`` are shares.
     """
     if total <= 0.0:
         return (None,) * len(at)
@@ -246,16 +231,8 @@ def rounded_summaries(
 ) -> Generator[Question, FloatVector, Summaries]:
     """Ask for counts of every column that enough sites have, in whole units.
 
-    Args:
-        spreads: What sums are of, means and deviations.
-        question: The counts, with marks of every continuous column.
-        n_sites: How many sites are asked.
-
-    Returns:
-        After a round for the unit, and as many as counts and quantiles take, six or so.
-
-    Raises:
-        AggregateRangeError: The counts of a column contradict each other.
+    After a round for the unit, and as many as counts and quantiles take, six or so.
+    AggregateRangeError where the counts of a column contradict each other.
     """
     sizes = CellSizes()
     unit = sizes.largest((yield sizes))

@@ -168,16 +168,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedCDOutcome`.
 
-        Args:
-            facts: At least two variables; the seed is that of all sites' training.
-
-        Returns:
-            The outcome. One question per round; values in each: about 3 p**2 with ``proximity``,
-            2 p**2 with ``naive``, p**2 more with ``code``.
-
-        Raises:
-            ParameterError: Fewer than two variables, more than DCDI takes, or a seed that is no
-                63-bit number.
+        One question per round; values in each: about 3 p**2 with ``proximity``, 2 p**2 with
+        ``naive``, p**2 more with ``code``. ParameterError for fewer than two variables, more than
+        DCDI takes, or a seed that is no 63-bit number.
         """
         n_variables, seed = facts.n_variables, facts.seed
         require(n_variables > 1, "a graph needs two variables")
@@ -236,12 +229,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 def aggregate(question: LocalBeliefs, sums: FloatVector) -> tuple[FloatMatrix, float]:
     """The aggregated belief (Eq. 3 or 7) and the average edge entropy (appendix A.3).
 
-    Returns:
-        psi, or gamma and theta with theta made antisymmetric, shape (m, p, p); and the mean over
-        all ordered pairs of the entropy of the sites' votes, in bits.
-
-    Raises:
-        AggregateRangeError: The sums contradict each other.
+    The belief is psi, or gamma and an antisymmetric theta, shape (m, p, p); the entropy is that of
+    the sites' votes in bits, the mean over all ordered pairs. AggregateRangeError where the sums
+    contradict each other.
     """
     weighted, weights, votes, count = segments(question.encodings, sums)
     somebody = count[0] > 0 and (weights > 0).all()

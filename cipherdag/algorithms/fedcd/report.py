@@ -29,13 +29,7 @@ LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class CutEdge:
-    """An edge that the sites believe in and the DAG leaves out, by position.
-
-    Attributes:
-        source: Its tail.
-        target: Its head.
-        belief: Aggregated belief in it.
-    """
+    """An edge that sites believe in and the DAG leaves out, by position, and the belief in it."""
 
     source: int
     target: int
@@ -48,11 +42,7 @@ def without_cycles(
     """A DAG of the edges believed in most, and the edges that it leaves out.
 
     Edges are added by descending belief, ties by position; one that would close a cycle is left
-    out. A graph without cycles is returned as it is.
-
-    Args:
-        graph: Edges believed in, shape (p, p); both directions and cycles may occur.
-        belief: Belief in every edge, shape (p, p).
+    out. Both matrices have shape (p, p); the graph may have both directions of an edge.
     """
     p = len(graph)
     reaches = np.eye(p, dtype=bool)
@@ -76,12 +66,8 @@ def in_likeliest_order(
     Variables that lie on cycles together are put into the order whose pairs have the largest sum
     of log sigma(theta); edges against it are left out. Of up to six variables all orders are
     tried; of more, single variables are moved as long as one move gains. The published program
-    breaks cycles one at a time, which can leave some, and moves one variable once.
-
-    Args:
-        graph: Edges believed in, shape (p, p).
-        belief: Belief in every edge, shape (p, p).
-        orientation: theta, the orientation logits, shape (p, p).
+    breaks cycles one at a time, which can leave some, and moves one variable once. All matrices
+    have shape (p, p); those of ``orientation`` are logits, theta.
     """
     from scipy.sparse.csgraph import connected_components
 

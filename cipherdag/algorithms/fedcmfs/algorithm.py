@@ -89,12 +89,7 @@ class LabelOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FedCMFSOutcome:
-    """What a FedCMFS run concludes.
-
-    Attributes:
-        by_label: The outcome of every label.
-        untested: Variables that no site could test against any label, such as constant ones.
-    """
+    """The outcome of every label; ``untested`` variables no site could test against any label."""
 
     by_label: Mapping[int, LabelOutcome]
     untested: tuple[int, ...]
@@ -162,19 +157,14 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
 
-        Args:
-            facts: Its labels are positions of variables, at least one.
-
-        Returns:
-            The outcome. Rounds: for FedCFL one and about one per member of the largest set of
-            parents and children of a label, for FedCFR at most two, for FedCFC as for FedCFL
-            with the checked features in place of the labels; the number of labels does not count.
-            Values: two per triplet and one more where S is empty; a triplet is asked once.
+        Rounds: for FedCFL one and about one per member of the largest set of parents and children
+        of a label, for FedCFR at most two, for FedCFC as for FedCFL with the checked features in
+        place of the labels; the number of labels does not count. Values: two per triplet and one
+        more where S is empty; a triplet is asked once.
 
         Raises:
             SchemaError: No label.
-            ParameterError: A label beyond the variables, or bits are to be found by fewer than two
-                sites.
+            ParameterError: A label beyond the variables, or too few sites to find bits.
         """
         n_variables, labels = facts.n_variables, facts.labels
         if not labels:

@@ -36,15 +36,10 @@ N_SUMS = 3  # n p, n r, n
 def by_combination(
     asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
-    """A search whose every question is asked as `CombinedEvidence` of ``fisher``.
+    """A search whose questions, `WeightedEvidence`, are asked as `CombinedEvidence` of ``fisher``.
 
-    Args:
-        asking: Yields `WeightedEvidence`, one question a round.
-        min_contributors: How many sites have to contribute to a triplet.
-
-    Returns:
-        The outcome of ``asking``, which gets the p-value over all sites, the strength where S is
-        empty, and 1 for every triplet; 0 three times where the sites together cannot test it.
+    It gets for every triplet the p-value over all sites, the strength where S is empty, and 1; or 0
+    three times where the sites together cannot test it.
     """
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
@@ -70,16 +65,8 @@ def by_source(
 ) -> Generator[Question, FloatVector, Outcome]:
     """A search whose every question is answered by the p-values of a kind of evidence.
 
-    Args:
-        asking: Yields `WeightedEvidence`, one question a round; or comparisons of strengths, which
-            are asked as they are, in as many rounds as their keys need.
-        kind: The evidence that does the tests.
-        facts: How many sites there are, and how many have to contribute to a disclosed sum.
-        closed: Whether sums stay closed, and verdicts alone are disclosed.
-
-    Returns:
-        The outcome of ``asking``, which gets what `by_combination` gives it; strengths are normal
-        scores, or 0 where sums stay closed.
+    It gets what `by_combination` gives; strengths are normal scores, or 0 where sums stay
+    ``closed``. Comparisons of strengths are asked as they are, in as many rounds as keys need.
     """
     opened: list[FederatedCITest] = []
 
@@ -122,14 +109,9 @@ def remember(
 ) -> Generator[Question, FloatVector, Outcome]:
     """Merge each round's questions into one about the distinct triplets not asked before.
 
-    Args:
-        asking: Yields `WeightedEvidence`, or bundles of it, about one test; or questions that
-            disclose bits, which are asked as they are.
-        min_contributors: How many sites have to contribute to a triplet; others are unreliable.
-
-    Returns:
-        The outcome of ``asking``. A round whose triplets are all known is not held; one with more
-        than 2,000,000 new triplets is held in slices.
+    The questions are `WeightedEvidence`, or bundles of it, about one test; those that disclose bits
+    are asked as they are. A round whose triplets are all known is not held; one with more than
+    2,000,000 new triplets is held in slices. What too few sites contribute to is unreliable.
     """
     caches: dict[int, OutcomeCache] = {}
 

@@ -62,13 +62,8 @@ class Neighbourhood:
 class Triplets:
     """Asks for triplets (x, y, S) about the same variables by the same test.
 
-    Attributes:
-        n_variables: Number of aligned variables, p.
-        test: The test; independent iff the weighted p is greater than its alpha.
-        max_cond_size: Largest S; None for no limit.
-        part: The subroutine that asks.
-        max_rows: Declared bound of a site's rows.
-        ranking: Ranks the dependent variables where strengths are never opened, else None.
+    x and y are independent iff the weighted p is greater than the test's alpha. ``ranking`` ranks
+    the dependent variables where strengths are never opened; else it is None.
     """
 
     n_variables: int
@@ -95,14 +90,9 @@ class Triplets:
     def given(
         self, families: Sequence[tuple[int, int, Sets]]
     ) -> Generator[Question, FloatVector, list[list[FloatVector]]]:
-        """Weighted p-values of x with y given every set of its family, in at most one round.
+        """Weighted p-values of x with y given every set of its family (x, y, sets), in a round.
 
-        Args:
-            families: (x, y, sets) each.
-
-        Returns:
-            For every family its p-values by size of the set, shape (K_l,) each; NaN where no site
-            had a reliable test.
+        By family and size of the set, shape (K_l,) each; NaN where no site had a reliable test.
         """
         blocks = rows_of(families)
         p_value = np.zeros(0)
@@ -140,14 +130,9 @@ def parents_and_children(
     oldest, leave if a set that holds the newcomer separates them. A triplet without any reliable
     test counts as dependent there.
 
-    Args:
-        triplets: Asks the sites.
-        target: Position of the target.
-        watched: Stop as soon as none of these can be a member any more; None to go on to the end.
-
-    Returns:
-        The members. Rounds: one, then about one per admission: its tests of the older members
-        travel with those that it adds for the waiting candidates, up to 10,000 triplets ahead.
+    It stops as soon as none of ``watched`` can be a member any more. Rounds: one, then about one
+    per admission: its tests of the older members travel with those that it adds for the waiting
+    candidates, up to 10,000 triplets ahead.
     """
     marginals = yield from triplets.marginals(target)
     waiting = marginals.dependent(triplets.test.alpha, range(triplets.n_variables))
@@ -161,9 +146,7 @@ def parents_and_children(
 class _Search:
     """Phase II for one target; what it asks ahead never changes what it concludes.
 
-    Attributes:
-        members: Admitted variables, oldest first.
-        waiting: Candidates that have not had their turn.
+    ``members`` were admitted, the oldest first; those ``waiting`` have not had their turn.
     """
 
     triplets: Triplets

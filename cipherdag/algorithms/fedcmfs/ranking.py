@@ -37,12 +37,7 @@ TOO_MANY_SITES = "reveal bits of strengths is for fewer sites"
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Ranks the pairs of a target by the strength that goes with the evidence.
-
-    Attributes:
-        evidence: ``weighted_p``: the weighted mean strength; ``fisher``: the summed -2 ln p.
-        n_sites: How many sites there are.
-    """
+    """Ranks a target's pairs by weighted mean strength, or with ``fisher`` by summed -2 ln p."""
 
     evidence: Combination
     n_sites: int
@@ -50,14 +45,9 @@ class Ranking:
     def strengths(
         self, marginals: WeightedEvidence, dependent: BoolVector
     ) -> Generator[Question, FloatVector, FloatVector]:
-        """Ranks of the pairs by strength, from the weakest, 1, to the strongest.
+        """Ranks of B pairs by strength, 1 for the weakest; 0 for those not dependent, shape (B,).
 
-        Args:
-            marginals: The target with every other variable, B pairs.
-            dependent: Whether each pair is dependent, shape (B,); others get rank 0.
-
-        Raises:
-            ParameterError: There are too many sites.
+        ParameterError where there are too many sites.
         """
         ranked = np.flatnonzero(dependent)
         ranks = np.zeros(len(dependent))
@@ -94,9 +84,7 @@ class Ranking:
 def ranked(count: int, compare: Comparing) -> Generator[Question, FloatVector, list[int]]:
     """The order of ``count`` candidates, the strongest first.
 
-    Args:
-        count: Number of candidates.
-        compare: Asks of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).
+    ``compare`` asks of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).
     """
     groups = [list(range(count))]
     while any(len(group) > 1 for group in groups):

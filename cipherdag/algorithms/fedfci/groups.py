@@ -37,14 +37,9 @@ Judging = Callable[
 
 
 class SubsetFilter:
-    """A source of evidence over some variables, which become 0, 1, ...
+    """A source of evidence over some variables, ascending, which become 0, 1, ...
 
-    Args:
-        source: Over all of them.
-        variables: Their positions, ascending, shape (k,).
-
-    Attributes:
-        kinds: None: differences between sites are looked for among all variables.
+    ``kinds`` is None: differences between sites are looked for among all variables.
     """
 
     def __init__(self, source: FederatedCITest, variables: IndexArray) -> None:
@@ -105,16 +100,9 @@ def of_groups(
 ) -> Generator[Question, FloatVector, FedFCIOutcome]:
     """FCI among the variables of one group after the other; a test is asked once.
 
-    Args:
-        source: Tests.
-        measured: Which variables the sites measured.
-        constraints: Background knowledge of p variables: none.
-        search: The search for a skeleton, over a source and knowledge of its variables.
-        judge: Gives for a source, a skeleton and separating sets the constraints on its triples.
-
-    Returns:
-        Edges that no group took away, and the marks that follow; every group's own PAG. Rounds:
-        those of ``search`` and ``judge``, group after group, but where all was asked before.
+    ``search`` finds a skeleton over a source and knowledge of its variables, ``judge`` the
+    constraints on its triples. The outcome has the edges that no group took away, the marks that
+    follow, and every group's own PAG. Rounds: those of both, but where all was asked before.
     """
     graphs: tuple[GroupGraph, ...] = ()
     for variables in measured.sets(len(constraints.required)):

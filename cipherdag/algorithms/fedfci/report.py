@@ -88,12 +88,7 @@ def concluded(
 ) -> LearntPAG:
     """The graph by name with its evidence and the details that a report is made of.
 
-    Args:
-        algorithm: How tests were done.
-        outcome: The outcome of the run.
-        facts: Names, and the categories that signs of effects are of.
-        integrate: How many graphs to look at for those that fit all groups of sites; 0 for none.
-        remarks: Further remarks on the evidence, in sentences.
+    ``integrate`` is how many graphs to look at for those that fit all groups of sites; 0 for none.
     """
     names, closed = facts.names, algorithm.closed
     outcome = replace(outcome, weakest=with_categories(outcome.weakest, facts))

@@ -100,18 +100,9 @@ def fci_skeleton(
 ) -> Generator[Question, FloatVector, StableSkeleton]:
     """The skeleton of FCI: that of PC-stable, then given subsets of Possible-D-SEP too.
 
-    Args:
-        source: Tests.
-        constraints: Background knowledge of p variables.
-        alpha: Independent iff p > alpha.
-        max_cond_size: Largest conditioning set; None for no limit.
-        selection: Whether rows may have been selected by what variables cause. If not, a set that
-            separates two variables has only possible causes of one of them.
-        judge: Judges the triples of the first skeleton, hence what Possible-D-SEP is.
-        shown: Where the skeleton is shown after every layer, if it is.
-
-    Returns:
-        The skeleton. Rounds: those of `stable_skeleton`, `judge` and `possible_dsep_refinement`.
+    ``judge`` judges the triples of the first skeleton, hence what Possible-D-SEP is. Without
+    ``selection`` a set that separates two variables has only possible causes of one of them. All
+    else is as for `stable_skeleton`. Rounds: those of it, ``judge`` and `possible_dsep_refinement`.
     """
     first = yield from stable_skeleton(
         source, testable(constraints), alpha=alpha, max_cond_size=max_cond_size, shown=shown
@@ -141,16 +132,11 @@ def triple_constraints(
     rule: CollidersBy,
     measured: Measured = EVERYWHERE,
 ) -> Generator[Question, FloatVector, TripleConstraints]:
-    """Which unshielded triples of a skeleton are colliders.
+    """Which unshielded triples of a skeleton are colliders; ``search`` has all their ends.
 
-    Args:
-        source: Tests.
-        search: All unshielded pairs of the skeleton.
-        sets: A separating set of each pair.
-        rule: ``sepset`` judges by that set alone. Other rules judge by all sets of neighbours of
-            the ends; if none of these separates the ends, the separating set decides.
-        measured: Which variables the sites measured. That a separating set lacks y says nothing of
-            y where no site measured the triple and the set together.
+    ``sepset`` judges by the separating set of each pair alone. Other rules judge by all sets of
+    neighbours of the ends; if none of these separates them, the separating set decides. That it
+    lacks y says nothing of y where no site measured the triple and the set together.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)
@@ -198,13 +184,6 @@ class RFCI:
 
     Source: Colombo et al. as above, lemmas 3.1 and 3.2, and algorithms 4.4 and 4.5 of the
     supplement.
-
-    Attributes:
-        source: Tests.
-        constraints: Background knowledge of p variables.
-        alpha: Independent iff p > alpha.
-        selection: As in `apply_zhang_rules`.
-        judge: Gives for a skeleton and separating sets the constraints on its triples.
     """
 
     source: FederatedCITest

@@ -254,11 +254,8 @@ def unresolved_triples(
 ) -> tuple[UnresolvedTriple, ...]:
     """The triples where the graph contradicts the tests, or of which the tests are not clear.
 
-    Args:
-        outcome: The outcome of the run; with reference ``code`` there are no such triples.
-        names: Names of the variables.
-        rule: The rule that judged triples, as in FedPC's `colliders`.
-        closed: Whether nothing but verdicts was disclosed.
+    ``rule`` judged the triples, as in FedPC's `colliders`; with reference ``code`` there are none
+    of these. Where ``closed``, nothing but verdicts was disclosed.
     """
     if (classed := outcome.in_class) is None:
         return ()

@@ -95,14 +95,10 @@ def oriented(
 ) -> FedPCOutcome:
     """The outcome with the class that has the strongest colliders, as far as a DAG has them.
 
-    Args:
-        outcome: Skeleton and separating sets.
-        constraints: Background knowledge, which comes first.
-        judged: What all sets say of the triples; None where the chosen sets alone decide.
-        open_triples: Where `judged` is None, triples that the chosen sets do not decide.
-        by_clarity: Whether judged colliders are as strong as they are clear; else as the support
-            of the chosen set.
-        tie_break_score: A number of every variable, for what the graph leaves open, shape (p,).
+    ``judged`` is what all sets say of the triples; where it is None, the chosen sets decide all but
+    ``open_triples``. Judged colliders are as strong as they are clear where ``by_clarity``, else as
+    the support of the chosen set. ``tie_break_score``, shape (p,), is for what the graph leaves
+    open.
     """
     if judged is None:
         by_set = colliders_by_sepset(outcome.skeleton, outcome.separators)

@@ -116,13 +116,10 @@ UNDECIDED = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRule:
-    """How votes decide.
+    """How votes decide: ``share`` of the sites that can test an edge keeps it.
 
-    Attributes:
-        share: Share of the sites that can test an edge that keeps it.
-        reference: The conventions that are followed.
-        max_cond_size: Largest conditioning set; None for the largest degree.
-        closed: Whether votes stay closed, and verdicts on them are computed.
+    Where ``closed``, votes stay closed and verdicts on them are computed. Without ``max_cond_size``
+    sets are as large as the largest degree.
     """
 
     share: float
@@ -143,13 +140,9 @@ class VoteRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VotedSkeleton:
-    """The skeleton that the votes leave.
+    """The skeleton that the votes leave, shape (p, p), and how many edges each layer left.
 
-    Attributes:
-        skeleton: Symmetric adjacency, shape (p, p).
-        layers: Edges left after each layer.
-        votes: The votes of each layer; none where they stay closed.
-        first: Where votes stay closed, the edges that the first layer leaves; else None.
+    Where votes stay closed there are none, but the edges that the ``first`` layer leaves.
     """
 
     skeleton: BoolMatrix
@@ -184,15 +177,8 @@ def voted_skeleton(
 ) -> Generator[Question, FloatVector, VotedSkeleton]:
     """The skeleton that votes leave: one round per layer, or two where voters are counted first.
 
-    Args:
-        constraints: Background knowledge of p variables.
-        test: The test of every site.
-        rule: How votes decide.
-        present: How many sites the last sum covers.
-        min_contributors: How many sites must be able to test an edge; other edges stay.
-
-    Raises:
-        ParameterError: There are too many edges for verdicts.
+    Edges that fewer than ``min_contributors`` sites can test stay. ParameterError where there are
+    too many edges for verdicts.
     """
     skeleton = ~(np.eye(len(constraints.required), dtype=bool) | constraints.excluded)
     layers: list[int] = []
@@ -236,9 +222,8 @@ def by_maximum(
 ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
     """Highest score over all sites, then the first candidate attaining it (phase 3).
 
-    Returns:
-        The candidate of every pair, -1 for none and `UNDECIDED` where a site left meanwhile and the
-        others do not tell; and its score.
+    The candidate of a pair is -1 for none, and `UNDECIDED` where a site left meanwhile and the
+    others do not tell; its score comes with it.
     """
     groups = search.n_groups
     top = np.full(groups, search.top_score, dtype=np.int64)

@@ -118,12 +118,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         Algorithm.__post_init__(self)
 
     def check(self) -> None:
-        """Refuse a graph that cannot be read, or that implies nothing.
-
-        Raises:
-            GraphError: It has a directed cycle, stands for no DAG, or is not complete.
-            ParameterError: The level is lower than bits can be computed at.
-        """
+        """Refuse a graph that cannot be read or implies nothing (GraphError, ParameterError)."""
         if self.closed:
             check_level(self.alpha)
         if self.graph:
@@ -140,12 +135,8 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.
 
-        Returns:
-            The outcome: one round for the columns, then those of one round of tests.
-
-        Raises:
-            ParameterError: There is no graph, or it names a variable that is not there.
-            SiteUnreachableError: A site left.
+        One round for the columns, then those of one round of tests. ParameterError where there is
+        no graph, or it names a variable that is not there; SiteUnreachableError where a site left.
         """
         require(bool(self.graph), "a graph is tested: give one (graph=, --graph)")
         return over_one_cohort(self._run(facts), facts.present)

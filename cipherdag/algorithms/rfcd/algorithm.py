@@ -176,16 +176,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
 
-        Args:
-            facts: Only the number of variables matters.
-
-        Returns:
-            The outcome. Rounds: about three per step of the search and as many for the empty
-            graph; one per step with ``sum``.
-
-        Raises:
-            AggregateRangeError: A regret exceeds the grid.
-            SiteUnreachableError: A site left: regrets over fewer sites are no longer comparable.
+        Rounds: about three per step of the search and as many for the empty graph; one per step
+        with ``sum``. AggregateRangeError where a regret exceeds the grid; SiteUnreachableError
+        where a site left, since regrets over fewer sites are no longer comparable.
         """
         return over_one_cohort(self._run(facts.n_variables), facts.present)
 

@@ -130,13 +130,9 @@ class WorstGraphRegret:
 
 
 class SumOverFamilies:
-    """Objectives that are sums over families: ``nodewise`` and ``sum``.
+    """Objectives that are sums over families, on the grid: ``nodewise`` and ``sum``.
 
-    Args:
-        n_variables: Number of variables, p.
-        spec: Score and local algorithm.
-        grid_bits: The grid.
-        worst_case: Whether a family counts with its largest regret over sites, else with the sum.
+    In the ``worst_case`` a family counts with its largest regret over sites, else with the sum.
     """
 
     def __init__(
@@ -208,14 +204,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """One search from a graph.
+    """One search from a graph, which keeps the ``kept`` best.
 
-    Attributes:
-        objective: The objective that is minimised.
-        kept: How many of the best graphs are kept.
-        equivalent_equal: Whether Markov-equivalent graphs have the same objective: then the sites
-            are asked about one of each class.
-        progress: Updated after every step.
+    Where Markov-equivalent graphs have the same objective (``equivalent_equal``), the sites are
+    asked about one of each class. ``progress`` is updated after every step.
     """
 
     objective: Objective
