@@ -52,9 +52,9 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 6033,
+    "questions": 5893,
     "results": 1505,
-    "sites": 24377,
+    "sites": 24144,
     "statistics": 1774,
     "the root": 983,
 }

@@ -40,13 +40,11 @@ class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
     so that the quotients of the sums are means over the sites whose test is reliable.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
         test: The test.
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions, two bytes each: the rows (x, y) of the triplets with empty S,
             then the rows (x, y, s) of those with one condition, and so on.
         part: The subroutine that asks.
-        max_rows: Declared bound of n.
     """
 
     discloses = sums(Quantity.P_VALUES, Quantity.STRENGTHS, Quantity.TEST_ROWS)
@@ -152,13 +150,11 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     reliability only.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
         test: The test of every site.
         combination: What is added.
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions as in `WeightedEvidence`.
         rows_per_cell: Reliability that the sum needs.
-        max_rows: Declared bound of a site's rows.
     """
 
     discloses = sums(
@@ -218,7 +214,6 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The segments of the class, in order."""
         total, rows = sum(self.counts), float(self.max_rows)
         if self.combination == "weighted_p":
             return (

@@ -28,10 +28,8 @@ class _Described(OnScales, Question, frozen=True):
     """Base of questions about single columns, whose numbers are on common scales.
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         origins: Packed 64-bit floats, one per continuous column, that are taken off its numbers.
         units: Packed binary exponents of what the numbers are then divided by, likewise.
-        max_rows: Declared bound of a site's rows.
     """
 
     categories: tuple[int, ...]

@@ -18,17 +18,11 @@ def gather(
     *,
     most_values: int | None = None,
 ) -> Generator[Question, FloatVector, list[Outcome]]:
-    """Advance all searches by one question each per round, and return what they return.
+    """Advance all searches by one question each per round, and return what they return, in order.
 
-    Args:
-        searches: Generators that yield questions, receive the sum of the answers and return an
-            outcome. They need not ask equally many questions.
-        most_values: Most values of a round with several questions: more are asked in more rounds.
-            No question is cut.
-
-    Returns:
-        The outcomes in the order of ``searches``; as many rounds as the longest search asks, or
-        more with ``most_values``, or where some ask for verdicts and others for sums.
+    They need not ask equally many. As many rounds as the longest asks, or more where some ask for
+    verdicts and others for sums, or where a round of several questions would have more than
+    ``most_values``; no question is cut.
     """
     outcomes: dict[int, Outcome] = {}
     waiting: dict[int, Question] = {}

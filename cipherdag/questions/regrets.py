@@ -69,7 +69,6 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
     """Asks whether the regret of each graph exceeds each threshold: RFcd, Algorithm 1, line 13.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
         spec: Score and local algorithm.
         families: Packed families that the graphs are made of.
         graphs: Packed graphs: how many families change from one to the next, then which ones.
@@ -102,8 +101,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
     def graph_rows(self) -> IndexArray:
         """The index of each variable's family in the list, for every graph, shape (K, p).
 
-        Raises:
-            ValueError: The packed graphs cannot have been made by `pack_graphs`.
+        ValueError where the packed graphs cannot have been made by `pack_graphs`.
         """
         return _unpack_graphs(self.graphs, self.n_graphs, self.family_list(), self.n_variables)
 
@@ -217,11 +215,7 @@ def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
 
 
 def pack_thresholds(thresholds: IndexArray) -> bytes:
-    """Pack thresholds: m, then the numbers row by row.
-
-    Args:
-        thresholds: Shape (1, m) if all graphs share them, else (K, m).
-    """
+    """Pack thresholds, shape (K, m), or (1, m) if all graphs share them: m, then row by row."""
     numbers = np.concatenate([[thresholds.shape[1]], thresholds.ravel()])
     return np.ascontiguousarray(numbers, dtype="<i8").tobytes()
 

@@ -188,7 +188,6 @@ class _OfSearch(Question, frozen=True):
 
     @property
     def n_variables(self) -> int:
-        """Number of aligned variables, p."""
         return self.search.skeleton.n_variables
 
 

@@ -57,7 +57,6 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
 
     @property
     def n_verdicts(self) -> int:
-        """One verdict per comparison."""
         return len(self.pairs) // 16
 
     def pair_array(self) -> IndexArray:
@@ -107,7 +106,6 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
 
     @property
     def n_verdicts(self) -> int:
-        """One verdict per power."""
         return POWERS
 
     def words(self, answer: FloatVector) -> IndexArray:

@@ -48,9 +48,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 class Suppressed(Question, frozen=True, tag="covered"):
     """The question with zeros for the parts to which too few sites contribute.
 
-    Attributes:
-        question: What is asked.
-        enough: One bit per part, packed: whether enough sites contribute.
+    ``enough`` has a packed bit for each part: whether enough sites do.
     """
 
     discloses = ()
@@ -98,13 +96,8 @@ def sum_with_threshold(
 ) -> Generator[Question, FloatVector, FloatVector]:
     """The sums of a question, of the parts that at least ``min_contributors`` sites contribute to.
 
-    Args:
-        question: What is asked.
-        min_contributors: With 1 the question is asked without a count.
-
-    Returns:
-        The sums, zero for the other parts. The count takes one round more; the question itself is
-        not asked where no part is left.
+    Other parts are 0. The count takes one round more; with 1 there is none. The question itself is
+    not asked where no part is left.
     """
     if min_contributors <= 1:
         return (yield question)

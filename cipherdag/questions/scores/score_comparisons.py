@@ -57,7 +57,6 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
 
     @property
     def n_verdicts(self) -> int:
-        """One verdict per comparison."""
         return len(self.constants) // 8
 
     def term_array(self) -> IndexArray:

@@ -88,11 +88,9 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     beside common ones nor outweigh them. a and f are of the divided scores (`score_test`).
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a number, shape (p,).
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions as in `WeightedEvidence`.
         n_rows: Rows of all sites, at least 1.
-        max_rows: Declared bound of a site's rows.
         ordered: Positions of variables with three or more categories in an order, ascending.
         visits: Most rows of a patient at any site; 1 where every row is a person. Variances then
             take a patient's rows together (`cipherdag.sites.compute.score_tests.patients`).

@@ -47,11 +47,7 @@ SAY_VISITS = (
 
 
 def check_visits(question: Question, visits: int) -> None:
-    """Refuse a question that takes for persons the rows of patients with up to so many visits.
-
-    Raises:
-        PolicyRefusedError: It does, and a patient may have more than one.
-    """
+    """Refuse (PolicyRefusedError) a question that takes for persons the rows of patients."""
     if visits > 1 and not question.by_patient:
         raise PolicyRefusedError(COUNTS_ROWS, remedy=BY_PATIENT)
     if getattr(question, "visits", visits) < visits:

@@ -92,9 +92,7 @@ class _Learnt:
 def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
     """The site's regret of each family.
 
-    Raises:
-        MixedTypesError: The score does not fit the columns' types.
-        BoundExceededError: A regret is not a number, or beyond the declared bound.
+    MixedTypesError where the score does not fit the columns' types, else raises as `on_grid`.
     """
     learnt = _Learnt.under(question.spec, view)
     grid = learnt.family_regrets(question.family_list(), question.grid_bits)
@@ -133,8 +131,7 @@ def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
     """Round regrets to multiples of 2**-grid_bits, or of 2**-disclosed_bits if these are coarser.
 
-    Raises:
-        BoundExceededError: One is not a number, or beyond the declared bound.
+    BoundExceededError where one is not a number, or beyond the declared bound.
     """
     rounded_bits = grid_bits if disclosed_bits is None else min(grid_bits, disclosed_bits)
     scaled = np.rint(np.ldexp(regrets, rounded_bits))

@@ -91,9 +91,8 @@ class Approvals:
     def check(self, plan: Plan, *, consider: Sequence[str] = ()) -> None:
         """Let an approved plan pass; write down one that is new, and what to consider of it.
 
-        Raises:
-            PolicyRefusedError: Nobody has approved this plan, or somebody denied it; or so many
-                wait that it is not written down.
+        PolicyRefusedError where nobody approved this plan, or somebody denied it; or so many wait
+        that it is not written down.
         """
         run = self._find(plan)
         if run is not None and not self.expired(run) and run.signed_by(self.identity):

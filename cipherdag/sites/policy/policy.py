@@ -149,12 +149,10 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path) -> Policy:
-        """Read a ``policy.toml``; whatever is wrong with it stops the site.
+        """Read a ``policy.toml``; whatever is wrong with it stops the site (SiteNotReadyError).
 
-        A key that is absent has its default; a key that is unknown is an error.
-
-        Raises:
-            SiteNotReadyError: The file cannot be read, others may change it, or it is not valid.
+        A key that is absent has its default; a key that is unknown is an error, and so is a file
+        that others may change.
         """
         try:
             with path.open("rb") as file:
@@ -272,11 +270,7 @@ class Policy:
         return min_group_size(len(plan.cohort), colluders, self.min_sites)
 
     def check_colluders(self, colluders: int, *, n_sites: int) -> None:
-        """Refuse a session that is safe against fewer colluding sites than this site asks for.
-
-        Raises:
-            CohortError: ``colluders`` is below ``tolerated_colluders``, or not below the cohort.
-        """
+        """Refuse (CohortError) a session safe against fewer colluding sites than this site asks."""
         if not 0 <= colluders < max(n_sites, 2):
             raise CohortError("the plan tolerates as many colluders as there are sites")
         if colluders < min(self.tolerated_colluders, n_sites - 1):

@@ -179,14 +179,9 @@ class SignedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ledger:
-    """Appends releases, in memory and to ``path`` if there is one.
+    """Appends releases, in memory and to ``path`` if there is one, under the site's signature.
 
-    Args:
-        site: Name of the site.
-        identity: Key that signs every record.
-        path: File to append to; a ledger that is already there is verified and continued.
-        clock: Source of the time.
-        lines: Records to go on after, where there is no file; they are verified.
+    A ledger that is already there, or ``lines`` where there is no file, is verified and continued.
     """
 
     def __init__(
@@ -240,14 +235,9 @@ class Ledger:
         self.note(REPAIRED)
 
     def note(self, kind: str, account: str = "") -> Release:
-        """Record what happened at the site outside a run; nothing left.
+        """Record what happened at the site outside a run, with an account in words; nothing left.
 
-        Args:
-            kind: What the ledger calls it.
-            account: More about it, in words.
-
-        Raises:
-            OutputError: The file cannot be written.
+        OutputError where the file cannot be written.
         """
         return self.append(
             session=b"",
@@ -278,8 +268,7 @@ class Ledger:
     ) -> Release:
         """Record what is about to leave; it is on disk before it leaves.
 
-        Raises:
-            OutputError: The file cannot be written; then nothing may leave.
+        OutputError where the file cannot be written; then nothing may leave.
         """
         release = Release(
             line=len(self._lines) + 1,
@@ -309,17 +298,10 @@ class Ledger:
 
 
 def verify_ledger(lines: Iterable[str], *, identity: str | None = None) -> LedgerHead:
-    """Check chain, canonical form and signatures of a ledger.
+    """Check chain, canonical form and signatures of a ledger, and say where it ends.
 
-    Args:
-        lines: Its lines without line ends.
-        identity: Expected public key in hexadecimal; the first record's own when None.
-
-    Returns:
-        Where it ends.
-
-    Raises:
-        LedgerError: Naming the first line that is wrong.
+    Lines have no line ends; the expected identity, in hexadecimal, is the first record's own where
+    None. LedgerError names the first line that is wrong.
     """
     previous, site, count = GENESIS, "", 0
     for number, line in enumerate(lines, start=1):

@@ -94,12 +94,8 @@ def differing_sites(one: OpenedSum, other: OpenedSum) -> frozenset[str]:
 class OpenedSums:
     """The record of one site, in memory and in ``path`` if there is one.
 
-    Args:
-        schema: Canonical bytes of the site's schema, which give positions their meaning.
-        path: File to append to, one JSON object a line, made with mode 0600.
-
-    Raises:
-        SiteNotReadyError: The file cannot be read.
+    The schema, in canonical bytes, gives positions their meaning. The file, of mode 0600, has one
+    JSON object a line; SiteNotReadyError where it cannot be read.
     """
 
     def __init__(self, schema: bytes, path: Path | None = None) -> None:
@@ -144,12 +140,8 @@ class OpenedSums:
     ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
-        Args:
-            session: The session that would open it now.
-            sites: The sites that the sum would cover.
-            groups: These by what they measured, group by group, where that differs.
-            fewest: How many sites two sums must differ in, unless they cover the same.
-            unit: In which counts of these sites are asked for, 0 for none.
+        Two sums cover the same sites or differ in the ``fewest``; ``groups`` are the sites by what
+        they measured, where that differs. Counts are asked for in a ``unit``, 0 for none.
 
         Raises:
             PolicyRefusedError: Counts of these sites were found in another unit.
@@ -174,8 +166,7 @@ class OpenedSums:
     ) -> None:
         """Record a sum that is about to be opened; it is on disk before anything leaves.
 
-        Raises:
-            OutputError: The file cannot be written; then nothing may leave.
+        OutputError where the file cannot be written; then nothing may leave.
         """
         covered = tuple(sorted(sites))
         ours = (done for done in self._sums if done.session == session.hex())
@@ -193,8 +184,7 @@ class OpenedSums:
     def check_complete(self, releases: Iterable[Release]) -> None:
         """Refuse to go on where the ledger holds openings that this record does not.
 
-        Raises:
-            SiteNotReadyError: The record was cut, or put back to an older state.
+        SiteNotReadyError: the record was cut, or put back to an older state.
         """
         recorded = {done.session for done in self._sums}
         opened = {release.session for release in releases if release.kind == "mask-seeds"}
@@ -238,9 +228,8 @@ class AskedBits:
     def of(self, context: Context) -> Answers:
         """What runs before this one found about these rows.
 
-        Raises:
-            SiteNotReadyError: The file cannot be read.
-            ForgedSumError: It holds two answers to one question.
+        SiteNotReadyError where the file cannot be read, ForgedSumError where it holds two answers
+        to one question.
         """
         answers = Answers(context)
         for entry in self._entries():
@@ -251,8 +240,7 @@ class AskedBits:
     def write(self, context: Context, line: Line) -> None:
         """Record bits before they leave, or once both holders signed them.
 
-        Raises:
-            OutputError: The file cannot be written; then nothing may leave.
+        OutputError where the file cannot be written; then nothing may leave.
         """
         append_entries(self._path, AskedLine(context.digest, line))
 

@@ -29,13 +29,7 @@ SUMS_FILE = "sums.jsonl"
 
 
 class CheckedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The sum of one step.
-
-    Attributes:
-        number: The round that it was opened in.
-        participants: Positions of the sites whose answers it covers.
-        values: Little-endian float64.
-    """
+    """The sum of one step: of which round, of which sites by position, as little-endian float64."""
 
     number: int
     participants: tuple[int, ...]
@@ -48,32 +42,20 @@ class CheckedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRecord:
-    """The record of one run.
-
-    Args:
-        folder: ``runs/SESSION`` of the site.
-    """
+    """The record of one run, in ``runs/SESSION`` of the site; OutputError if it is not written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, plan: Plan) -> None:
-        """Write the plan, before anything is asked of it.
-
-        Raises:
-            OutputError: The folder cannot be written.
-        """
+        """Write the plan, before anything is asked of it."""
         with writing(self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.folder / SUMS_FILE).unlink(missing_ok=True)
             write_whole(self.folder / PLAN_FILE, plan.dumps())
 
     def add(self, number: int, participants: tuple[int, ...], sums: FloatVector) -> None:
-        """Append the sum of a step, and see it to the disk.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Append the sum of a step, and see it to the disk."""
         line = CheckedSum(number, participants, sums.astype("<f8").tobytes())
         append_entries(self.folder / SUMS_FILE, line)
 
@@ -81,9 +63,8 @@ class RunRecord:
     def latest(cls, runs: Path, session: str = "") -> Self:
         """The record of the run that began last, or of one whose session starts so.
 
-        Raises:
-            ParameterError: This is not how a session is named.
-            OutputError: There is none, or more than one.
+        ParameterError where this is not how a session is named, OutputError where there is none, or
+        more than one.
         """
         if session:
             check_session_digits(session)
@@ -106,11 +87,7 @@ class RunRecord:
         return sha256(path.read_bytes() if path.exists() else b"").digest()
 
     def read(self) -> tuple[Plan, list[CheckedSum]]:
-        """The plan, and the sums in the order of its steps.
-
-        Raises:
-            OutputError: A file cannot be read.
-        """
+        """The plan, and the sums in the order of its steps; OutputError if a file is unreadable."""
         try:
             plan = Plan.loads((self.folder / PLAN_FILE).read_text("utf-8"))
             sums = self.folder / SUMS_FILE
@@ -131,14 +108,7 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opene
 
 
 class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="answered"):
-    """One message of the coordinator, and this site's answer to it.
-
-    Attributes:
-        operation: What it was sent for.
-        message: The message.
-        draws: What was drawn at random for the answer, in order.
-        reply: The answer, or the refusal.
-    """
+    """One message of the coordinator, what was drawn for its answer in order, and the answer."""
 
     operation: str
     message: bytes
@@ -157,34 +127,23 @@ class SessionLog:
     was asked, what was drawn at random for the answer, and the answer. It is on the disk before the
     answer leaves, so the site gives no second answer to what it answered once. A site that starts
     again answers the same messages with the same draws and holds the same keys then. Whoever reads
-    the file, mode 0600, while the run lasts has the site's keys of this run.
+    the file, mode 0600, while the run lasts has the site's keys of this run. OutputError where it
+    cannot be written.
     """
 
     path: Path
 
     def begin(self, files: Stamps) -> None:
-        """Write down that a run begins; what stood there of another one goes.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Write down that a run begins; what stood there of another one goes."""
         self.forget()
         append_entries(self.path, Opened(tuple(files)))
 
     def add(self, answered: Answered) -> None:
-        """Write an answer down before it leaves.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Write an answer down before it leaves."""
         append_entries(self.path, answered)
 
     def end(self, files: Stamps, last: Answered) -> None:
-        """Leave nothing but the last answer of a run, without what was drawn.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Leave nothing but the last answer of a run, without what was drawn."""
         temporary = self.path.with_suffix(".new")
         with writing(temporary):
             temporary.unlink(missing_ok=True)
@@ -201,8 +160,7 @@ class SessionLog:
     def read(self) -> tuple[Stamps, list[Answered]]:
         """The files' times and sizes, and all answers; none where no run was begun.
 
-        Raises:
-            SiteNotReadyError: The file is not what this site wrote.
+        SiteNotReadyError where the file is not what this site wrote.
         """
         try:  # an answer that a crash cut short did not leave
             entries = read_entries(self.path, Opened | Answered)

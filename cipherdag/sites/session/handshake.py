@@ -106,18 +106,9 @@ class Keyring:
 
 
 class SetUp:
-    """One set-up at one site, from the plan to the keyring.
+    """One set-up at one site, from the plan to the keyring; `protocol.states` has its states.
 
-    Args:
-        profile: Who the site is and whom it knows.
-        plan: The coordinator's plan.
-        read: Reads what every site is sent; itself by default.
-
-    Raises:
-        KeyAgreementError: By the plan a site lacks other variables than by the schema.
-
-    Attributes:
-        state: The state of the session; `protocol.states` says which requests it admits.
+    KeyAgreementError where by the plan a site lacks other variables than by the schema.
     """
 
     state: State
@@ -248,11 +239,7 @@ class SetUp:
         beacon: bytes,
         graph: KeyGraph,
     ) -> tuple[Keyring, Ready]:
-        """The keyring, and the proof of an equal schema.
-
-        Raises:
-            SchemaMismatchError: The first site's schema is another one.
-        """
+        """The keyring, and the proof of an equal schema; SchemaMismatchError if it is another."""
         if content.schema != self._schema:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
@@ -277,8 +264,7 @@ class SetUp:
     def _party(self, context: Context) -> Party:
         """This site's part in secure tests, and its keys: with sites that have a role, or all.
 
-        Raises:
-            KeyAgreementError: The coordinator, which deals for two sites, offered no keys.
+        KeyAgreementError where the coordinator, which deals for two sites, offered no keys.
         """
         roles = context.roles
         needed = {roles.dealer, *roles.sites} - {self.index}
@@ -304,9 +290,7 @@ class Handshake(SetUp):
     def seals(self, offers: Offers) -> Seals:
         """Keys with every later site, and from the first site what all sites share.
 
-        Raises:
-            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
-            SignatureError: An offer is not signed by the pinned identity.
+        Raises as `_opened_offers`.
         """
         self._offers, self._transcript = self._opened_offers(offers.envelopes)
         self.state = State.SEALED
@@ -344,8 +328,7 @@ class Handshake(SetUp):
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
 
-        Returns:
-            The keyring, and the reply; its ``n_variables`` is left at 0 for the runtime to fill in.
+        The reply's ``n_variables`` is left at 0 for the runtime to fill in.
 
         Raises:
             KeyAgreementError: A ciphertext is missing or belongs to other offers, or a site tells

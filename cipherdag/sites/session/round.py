@@ -29,12 +29,7 @@ from cipherdag.sites.session.reading import ALONE, Reading
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The number of sites that contribute to every part of a question, of how many.
-
-    Attributes:
-        counts: Contributors, shape (number of parts,).
-        n_sites: How many sites were counted.
-    """
+    """The number of sites that contribute to every part of a question, of how many."""
 
     counts: FloatVector
     n_sites: int
@@ -48,10 +43,8 @@ class Counted:
 class Coverage:
     """Holds every question of a run against the counts that were opened.
 
-    Attributes:
-        min_contributors: How many sites have to contribute to a part, of this site's own policy.
-        planned: How many by the plan, the same at every site.
-        read: How this site computes the digest of a question, perhaps shared in its process.
+    ``min_contributors`` sites have to contribute to a part by this site's own policy, and as many
+    as ``planned`` by the plan, the same at every site.
     """
 
     min_contributors: int
@@ -60,15 +53,10 @@ class Coverage:
     _counts: dict[tuple[object, ...], Counted] = field(default_factory=dict, repr=False)
 
     def check(self, question: Question, n_sites: int) -> None:
-        """Refuse a question that would open a part of fewer sites.
+        """Refuse (PolicyRefusedError) a question that would open a part of fewer sites.
 
-        Args:
-            question: What is asked.
-            n_sites: How many sites are asked. Every one that left since contributors were counted
-                may have been one of them.
-
-        Raises:
-            PolicyRefusedError: Parts are asked for without being counted, or too few contribute.
+        Of ``n_sites`` that are asked, each that left since may have been one of those counted.
+        Parts that are asked for without being counted are refused, too.
         """
         for part in question.parts:
             inner = part.question if isinstance(part, Resampled) else part
@@ -141,10 +129,9 @@ class CoveredSites:
         return self.names(positions), [tuple(self.names(group)) for group in groups]
 
     def check(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
-        """Refuse sites that are not enough, or were not ``among`` those there before.
+        """Refuse (CohortError) sites that are too few, not in order, or not ``among`` those before.
 
-        Raises:
-            CohortError: They are not in order, were not there, lack this site, or are too few.
+        They are to include this site.
         """
         ascending = all(map(lt, positions, positions[1:]))
         if not ascending or (positions != among and not set(positions) <= set(among)):
@@ -203,12 +190,9 @@ class FoundBits:
     def lacking(self, current: Round, recall: Recall) -> tuple[bytes, ...]:
         """Bits of a question that this site knows and the coordinator did not tell, as lines.
 
-        Where there are none, the bits that are to be found are counted.
-
-        Raises:
-            ForgedSumError: A bit that was sent has another value in the record.
-            PolicyRefusedError: More would be found than the policy allows.
-            SiteNotReadyError: The record cannot be read.
+        Where there are none, the bits that are to be found are counted. ForgedSumError where a bit
+        has another value in the record, PolicyRefusedError where more would be found than allowed,
+        SiteNotReadyError where the record cannot be read.
         """
         sites = current.ask.participants
         self._before = self._before or self.asked.of(self.context)
@@ -223,9 +207,8 @@ class FoundBits:
 
         Bits that differ from earlier ones are recorded, too: more tries would show which ones do.
 
-        Raises:
-            ForgedSumError: A bit differs from an earlier one; nothing leaves, now or in later runs.
-            OutputError: The file cannot be written; then nothing may leave.
+        ForgedSumError where a bit differs from an earlier one; nothing leaves, now or in later
+        runs. OutputError where the file cannot be written; then nothing may leave.
         """
         recall, seat = current.recall, current.seat
         if recall is not None and seat is not None:

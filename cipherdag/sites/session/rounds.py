@@ -199,8 +199,7 @@ class Rounds:
     def _recall(self, current: Round) -> tuple[bytes, ...]:
         """Says what is known of a question's bits, and returns what the coordinator did not tell.
 
-        Raises:
-            ForgedSumError: A line that it tells is not signed for these rows, or is another here.
+        ForgedSumError where a line that it tells is not signed for these rows, or is another here.
         """
         if self.keys.secure_tests is None:
             raise CohortError("secure tests need two sites")
@@ -225,8 +224,7 @@ class Rounds:
     def result(self, finish: Finish) -> bytes:
         """The digest of the run's result; empty where the coordinator ended it before its end.
 
-        Raises:
-            ForgedSumError: The last sum is not that of the sites' answers.
+        ForgedSumError where the last sum is not that of the sites' answers.
         """
         recall = None if self._current is None else self._current.recall
         all_known = recall is not None and recall.rest is None
@@ -304,8 +302,7 @@ class Rounds:
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
 
-        Raises:
-            InconsistentQuestionError: Another site was not asked this question of these sites.
+        InconsistentQuestionError where another site was not asked this question of these sites.
         """
         current = self.round_of(request)
         self._check_tags(current.declared, request.tags)
@@ -322,10 +319,8 @@ class Rounds:
     def recover(self, request: Recover) -> Recovered:
         """Release this site's piece of the self mask of a site that left.
 
-        Raises:
-            OpeningRefusedError: The site was not asked.
-            KeyAgreementError: What it sealed for this one cannot be unsealed.
-            ShareError: What it sealed is no piece.
+        OpeningRefusedError where the site was not asked, KeyAgreementError or ShareError where what
+        it sealed for this one cannot be unsealed, or is no piece.
         """
         current = self.round_of(request)
         try:
@@ -336,10 +331,9 @@ class Rounds:
         return Recovered(digest=request.digest, piece=piece)
 
     def open(self, request: Open) -> Opened:
-        """Open the sum under homomorphic encryption.
+        """Open the sum under homomorphic encryption; it is over the sites asked, and opened once.
 
-        Raises:
-            OpeningRefusedError: It is not the sum over the sites asked, or another was opened.
+        Else OpeningRefusedError.
         """
         current = self.round_of(request)
         if len(request.seeds) != len(current.declared.sites):
@@ -349,11 +343,7 @@ class Rounds:
         return Opened(digest=request.digest, words=words)
 
     def secure(self, request: Secure) -> Secured:
-        """This site's next step in the secure tests of the round.
-
-        Raises:
-            PrivacyError: As the step of `Seat`, which is then this site's last in the round.
-        """
+        """This site's next step in the secure tests of the round; its last where `Seat` refuses."""
         current = self.round_of(request)
         if current.seat is None:
             raise ReplayError("this site takes no part in the round")

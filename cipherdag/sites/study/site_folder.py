@@ -17,8 +17,7 @@
     runs/               plans that asked for a person's approval, and what they came to
     site.log            details that are not sent to anybody
 
-Leaks:
-    Nothing: only the request that `cipherdag.deployment.enrolment` writes is made to be sent.
+Nothing of it leaves but the request that `cipherdag.deployment.enrolment` writes to be sent.
 """
 
 from __future__ import annotations

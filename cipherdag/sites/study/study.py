@@ -228,10 +228,9 @@ def check_study(signed: SignedStudy) -> Study:
 
 
 def check_colluders(colluders: int, *, min_sites: int) -> None:
-    """Refuse to promise what runs of ``min_sites`` sites cannot keep.
+    """Refuse (ParameterError) to promise what runs of ``min_sites`` sites cannot keep.
 
-    Raises:
-        ParameterError: It is negative, or leaves fewer than two honest sites.
+    The number is not negative, and leaves two honest sites.
     """
     if not 0 <= colluders <= min_sites - 2:
         raise ParameterError(
@@ -304,8 +303,7 @@ def check_approval(
 def coordinator_fingerprint(identity: bytes, root: str) -> str:
     """One fingerprint of identity key and root certificate, 32 pairs, to be read aloud.
 
-    Raises:
-        MalformedMessageError: The root's own fingerprint is not 64 hexadecimal digits.
+    MalformedMessageError where the root's own fingerprint is not 64 hexadecimal digits.
     """
     try:
         certificate = bytes.fromhex(root)
