@@ -65,10 +65,7 @@ _KINDS = (
     ),
     CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=_ALL),
     CITestKind(
-        "kci",
-        {"continuous": "kci", "mixed": "kci"},
-        two_categories=True,
-        offered=("fedpc",),
+        "kci", {"continuous": "kci", "mixed": "kci"}, two_categories=True, offered=("fedpc",)
     ),
 )
 CI_TESTS = {kind.name: kind for kind in _KINDS}

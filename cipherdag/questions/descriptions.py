@@ -15,10 +15,7 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
 from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
-from cipherdag.questions.pooled_data import (
-    check_categories,
-    check_cells,
-)
+from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.question import Question
 
 MOST_MARKS = 1024
@@ -55,10 +52,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     values that it leaves out, or counts twice, some of, so that their number tells of no few.
     """
 
-    discloses = (
-        *of_any(Quantity.LEFT_OUT),
-        *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS),
-    )
+    discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS))
     countable = True
     by_patient = True
 

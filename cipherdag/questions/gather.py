@@ -14,9 +14,7 @@ Other = TypeVar("Other")
 
 
 def gather(
-    searches: Sequence[Generator[Question, FloatVector, Outcome]],
-    *,
-    most_values: int | None = None,
+    searches: Sequence[Generator[Question, FloatVector, Outcome]], *, most_values: int | None = None
 ) -> Generator[Question, FloatVector, list[Outcome]]:
     """Advance all searches by one question each per round, and return what they return, in order.
 

@@ -124,10 +124,7 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         widths = self.widths()
         most = 16.0 * (self.max_rows + 1)
         share = Encoding(
-            int(widths.sum()),
-            most,
-            noisy(Quantity.SHARES),
-            resolution_bits=finest_grid(most),
+            int(widths.sum()), most, noisy(Quantity.SHARES), resolution_bits=finest_grid(most)
         )
         return (
             share,

@@ -73,9 +73,7 @@ def strongest_of(search: SeparatorSearch, best: Separations) -> OnResult:
 
 
 def candidate_tests(
-    ask: Callable[[Tests], PValues],
-    search: SeparatorSearch,
-    on_result: OnResult,
+    ask: Callable[[Tests], PValues], search: SeparatorSearch, on_result: OnResult
 ) -> Generator[Question, FloatVector, None]:
     """Test all candidate sets of every pair of a search, some pairs at a time.
 

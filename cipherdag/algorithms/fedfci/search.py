@@ -66,8 +66,7 @@ class TripleConstraints:
 
 
 Judge = Callable[
-    [BoolMatrix, Mapping[Pair, frozenset[int]]],
-    Generator[Question, FloatVector, TripleConstraints],
+    [BoolMatrix, Mapping[Pair, frozenset[int]]], Generator[Question, FloatVector, TripleConstraints]
 ]
 """Gives for a skeleton and separating sets the constraints on its unshielded triples."""
 

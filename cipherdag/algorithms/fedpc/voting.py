@@ -228,9 +228,7 @@ def by_maximum(
     groups = search.n_groups
     top = np.full(groups, search.top_score, dtype=np.int64)
     peaks = yield from secure_max(
-        lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)),
-        top,
-        present=present,
+        lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)), top, present=present
     )
     doubtful = peaks < 0
     peaks = np.maximum(peaks, 0)

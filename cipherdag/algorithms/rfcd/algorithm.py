@@ -163,10 +163,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     use: ClassVar[str] = "Learn one graph for sites that may differ by interventions."
     usual: ClassVar[tuple[str, ...] | None] = ("score", "objective")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
-    retired: ClassVar[dict[str, object]] = {
-        "noise": 0.0,
-        "learner": "ges",
-    }
+    retired: ClassVar[dict[str, object]] = {"noise": 0.0, "learner": "ges"}
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED)}
 
     score: Literal["bic", "mdl"] = "bic"

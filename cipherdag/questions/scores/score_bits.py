@@ -187,8 +187,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         most = np.ceil(np.ldexp(scores, self._grid))[question.owner]
         parts = [
             np.ldexp(
-                most_of_threshold(means, n_sites, form_level(each), question.visits),
-                2 * self._grid,
+                most_of_threshold(means, n_sites, form_level(each), question.visits), 2 * self._grid
             )
             for each in self._compared
         ]
