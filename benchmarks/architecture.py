@@ -41,7 +41,7 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 15329,
+    "algorithms": 15266,
     "audit": 1492,
     "cli": 4526,
     "deployment": 1888,
@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 5893,
+    "questions": 5873,
     "results": 1505,
     "sites": 24144,
     "statistics": 1774,

@@ -8,7 +8,7 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -23,7 +23,6 @@ from cipherdag.algorithms.parameters import (
     parameters_of,
     require,
 )
-from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.findings.graph import LearntGraph
@@ -32,7 +31,7 @@ from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.question import BY_PATIENT, Question
+from cipherdag.questions.question import BY_PATIENT, Asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +265,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
             )
 
     @abstractmethod
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, Outcome]:
+    def ask(self, facts: Facts) -> Asking[Outcome]:
         """The run as a generator: yields questions, receives sums, returns its outcome."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.endpoints import endpoints_of
 from cipherdag.questions.gather import gather, map_questions
-from cipherdag.questions.question import Bundle, Question, Resampled
+from cipherdag.questions.question import Asking, Bundle, Question, Resampled
 
 
 class Replicable(Protocol):
@@ -44,13 +44,13 @@ Outcome = TypeVar("Outcome", bound=Replicable)
 
 
 def replicated(
-    run: Generator[Question, FloatVector, Outcome],
-    again: Callable[[], Generator[Question, FloatVector, Outcome]],
+    run: Asking[Outcome],
+    again: Callable[[], Asking[Outcome]],
     *,
     replicates: int,
     seed: int,
     counted: Callable[[Sequence[Outcome]], EdgeCounts],
-) -> Generator[Question, FloatVector, Outcome]:
+) -> Asking[Outcome]:
     """A run and its ``replicates`` over rows that the sites draw anew, in shared rounds.
 
     ``again`` starts the run of one replicate, the seed decides which rows the sites draw, and
@@ -70,12 +70,10 @@ def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
     return EdgeCounts.of([endpoints_of(outcome.arcs) for outcome in outcomes], "---")
 
 
-def resampled(
-    asking: Generator[Question, FloatVector, Outcome], *, replicate: int, seed: int
-) -> Generator[Question, FloatVector, Outcome]:
+def resampled(asking: Asking[Outcome], *, replicate: int, seed: int) -> Asking[Outcome]:
     """Run a search in as many rounds over rows that the sites resample; see `Resampled`."""
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         parts = tuple(
             Resampled(question=part, replicate=replicate, seed=seed) for part in question.parts
         )

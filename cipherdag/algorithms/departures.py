@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.questions.gather import map_questions
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 
 Outcome = TypeVar("Outcome")
 
 
-def over_one_cohort(
-    asking: Generator[Question, FloatVector, Outcome], present: Presence
-) -> Generator[Question, FloatVector, Outcome]:
+def over_one_cohort(asking: Asking[Outcome], present: Presence) -> Asking[Outcome]:
     """Pass a search's questions on until a site leaves; then SiteUnreachableError.
 
     A maximum learnt before need not hold for the sites that remain. To ask again for what was
@@ -24,7 +21,7 @@ def over_one_cohort(
     """
     covered = present.n_sites
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         sums = yield question
         if present.n_sites != covered:
             raise SiteUnreachableError(

@@ -12,20 +12,20 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]
 MOST_THRESHOLDS = 4095  # of one group in one round
 
 
-def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVector]:
+def secure_any(question: Question) -> Asking[BoolVector]:
     """Ask one comparison; whether any site exceeds, shape (length,)."""
     answer = yield question
     return answer > 0.0
@@ -33,7 +33,7 @@ def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVecto
 
 def secure_max(
     ask: Ask, upper: IndexArray, *, arity: int = 16, present: Presence | None = None
-) -> Generator[Question, FloatVector, IndexArray]:
+) -> Asking[IndexArray]:
     """The largest value over all sites of every group, for whole numbers in 0..upper, shape (G,).
 
     ``ask`` makes the question "is your value larger than each threshold?" from thresholds of shape
@@ -65,7 +65,7 @@ def secure_max(
 
 def secure_min(
     ask: Ask, upper: IndexArray, *, arity: int = 16, present: Presence | None = None
-) -> Generator[Question, FloatVector, IndexArray]:
+) -> Asking[IndexArray]:
     """The smallest value over all sites of every group, shape (G,), for whole numbers in 0..upper.
 
     As `secure_max`, but ``ask`` makes the question "is your value below each threshold?"; -1 where
@@ -95,7 +95,7 @@ def secure_lowest(
     keep: int,
     sizes: IndexArray | None = None,
     words: int = 1 << 14,
-) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
+) -> Asking[tuple[IndexArray, IndexArray]]:
     """The groups with the ``keep`` smallest maxima over sites, ascending, and these maxima.
 
     A group is dropped as soon as ``keep`` others are known to lie below it, so that most groups are

@@ -13,9 +13,9 @@ Leaks:
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from importlib import import_module
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -187,6 +187,11 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def suppress(self, answer: FloatVector, parts: BoolVector) -> FloatVector:
         """An answer with zeros for all but the selected parts."""
         return np.where(self.value_mask(parts), answer, 0.0)
+
+
+Outcome = TypeVar("Outcome")
+Asking = Generator[Question, FloatVector, Outcome]
+"""A search: it yields questions, receives the sum of the answers to each, returns its outcome."""
 
 
 class Resampled(Question, frozen=True, tag="resampled"):

@@ -14,14 +14,12 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 
 
 class ContributorCounts(Question, frozen=True, tag="contributors"):
@@ -91,9 +89,7 @@ def _check_countable(question: Question) -> None:
         raise ValueError("the sites that contribute to a question of this kind are not counted")
 
 
-def sum_with_threshold(
-    question: Question, min_contributors: int
-) -> Generator[Question, FloatVector, FloatVector]:
+def sum_with_threshold(question: Question, min_contributors: int) -> Asking[FloatVector]:
     """The sums of a question, of the parts that at least ``min_contributors`` sites contribute to.
 
     Other parts are 0. The count takes one round more; with 1 there is none. The question itself is
@@ -105,9 +101,7 @@ def sum_with_threshold(
     return (yield from open_unsuppressed(question, np.rint(counts) >= min_contributors))
 
 
-def open_unsuppressed(
-    question: Question, enough: BoolVector
-) -> Generator[Question, FloatVector, FloatVector]:
+def open_unsuppressed(question: Question, enough: BoolVector) -> Asking[FloatVector]:
     """The sums of the parts with enough contributors, zero for the others.
 
     No round where there is no such part, unless the question `opens_without_parts`.

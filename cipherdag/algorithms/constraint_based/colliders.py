@@ -24,7 +24,7 @@ separates. The mean over pairs of sets is robust to both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
@@ -48,7 +48,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 )
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.orientation import Triple
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.statistics.outcome_cache import keys_of_tests, rows_of_keys
 
@@ -92,7 +92,7 @@ def separate_and_judge(
     search: SeparatorSearch,
     separations: Separations | None,
     rule: JudgingRule | None,
-) -> Generator[Question, FloatVector, tuple[Separations, JudgedTriples | None]]:
+) -> Asking[tuple[Separations, JudgedTriples | None]]:
     """Separating sets of the unshielded pairs, and what all sets say of their triples.
 
     ``separations`` are from the search for the skeleton; None to look for the strongest. ``rule``
@@ -115,7 +115,7 @@ def judge_triples(
     search: SeparatorSearch,
     rule: JudgingRule,
     also: OnResult = lambda *_: None,
-) -> Generator[Question, FloatVector, JudgedTriples]:
+) -> Asking[JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
     Rounds: as `candidate_tests`, and `bracketed_p_values` by bits; no test is asked twice. ``also``

@@ -7,7 +7,7 @@ graph, with the run that they share.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ from cipherdag.algorithms.parameters import (
     within,
     without,
 )
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Finding
 from cipherdag.findings.graph import LearntGraph, LearntPAG
@@ -44,7 +44,7 @@ from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
+from cipherdag.questions.question import MAX_REPLICATES, Asking, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.site_differences import SiteDifferences
@@ -249,7 +249,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         compared = kind.asks_columns and not self.closed
         return joined(opened, SiteDifferences.discloses if compared else ())
 
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
+    def ask(self, facts: Facts) -> Asking[Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.
 
         The names are for `knowledge`, the seed for `bootstrap`. Rounds: those of `learn`; with
@@ -275,7 +275,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     @abstractmethod
     def learn(
         self, facts: Facts, constraints: Constraints, *, resampled: bool = False
-    ) -> Generator[Question, FloatVector, Tested]:
+    ) -> Asking[Tested]:
         """The run on the sites' rows, as they are or resampled."""
 
     @staticmethod
@@ -299,9 +299,9 @@ Oriented = TypeVar("Oriented")
 def compare_sites_meanwhile(
     columns: ColumnKinds | None,
     settings: EvidenceSettings,
-    search: Generator[Question, FloatVector, Searched],
-    orient: Callable[[Searched], Generator[Question, FloatVector, Oriented]],
-) -> Generator[Question, FloatVector, tuple[Oriented, tuple[SiteDifference, ...]]]:
+    search: Asking[Searched],
+    orient: Callable[[Searched], Asking[Oriented]],
+) -> Asking[tuple[Oriented, tuple[SiteDifference, ...]]]:
     """A skeleton and its orientation, with comparisons of the sites in the same rounds.
 
     Meanwhile ``columns``, if any, are compared, then given their neighbours in the skeleton.

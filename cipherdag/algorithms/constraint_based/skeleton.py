@@ -6,7 +6,7 @@ Source: Colombo and Maathuis, JMLR 15 (2014), section 4.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
 MOST_LISTED = 500
 """Up to this many variables, separating sets are listed of all pairs without an edge; beyond, only
@@ -91,7 +91,7 @@ def stable_skeleton(
     alpha: float,
     max_cond_size: int | None,
     shown: Presence | None = None,
-) -> Generator[Question, FloatVector, StableSkeleton]:
+) -> Asking[StableSkeleton]:
     """The skeleton that PC-stable finds; independent of the order of the variables.
 
     Pairs without or with an edge by background knowledge are not tested, and only a possible parent
@@ -132,7 +132,7 @@ def possible_dsep_refinement(
     *,
     alpha: float,
     max_cond_size: int | None,
-) -> Generator[Question, FloatVector, StableSkeleton]:
+) -> Asking[StableSkeleton]:
     """The skeleton that is left once tests may also condition on variables beyond neighbours.
 
     The weakest tests of the skeleton ``before`` are continued. ``candidates`` has, for ordered
@@ -168,7 +168,7 @@ class _Search:
     weakest: MaxPValueTests
     decisive: DecisiveTests
 
-    def given_nothing(self, joined: BoolMatrix) -> Generator[Question, FloatVector, None]:
+    def given_nothing(self, joined: BoolMatrix) -> Asking[None]:
         """Remove the pairs that are independent given nothing, some at a time."""
         pairs = np.flatnonzero(np.triu(self.skeleton & ~joined))
         for start in range(0, len(pairs), PAIRS_AT_ONCE):
@@ -177,9 +177,7 @@ class _Search:
             (p_value,) = yield from self.source.p_values([rows])
             self._on_result(rows, p_value)
 
-    def layer(
-        self, pools: _Pools, shown: Presence | None = None
-    ) -> Generator[Question, FloatVector, None]:
+    def layer(self, pools: _Pools, shown: Presence | None = None) -> Asking[None]:
         """Remove what sets of one size separate, which come from the graph at the layer's start."""
         pending = np.arange(len(pools.directions))
         start = done = 0

@@ -5,7 +5,7 @@ Each column is told of by itself: no sum is of two of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,7 +26,6 @@ from cipherdag.algorithms.evidence.site_differences import (
     marginal_differences,
 )
 from cipherdag.algorithms.parameters import row_bound
-from cipherdag.arrays import FloatVector
 from cipherdag.findings.description import ColumnSummary, Description
 from cipherdag.findings.doubts import DIFFERING, this_site_report
 from cipherdag.findings.finding import Note, Report
@@ -39,7 +38,7 @@ from cipherdag.questions.estimation.rounded_totals import CellSizes
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import sum_with_threshold
 
@@ -154,9 +153,6 @@ class DescribeOutcome:
     of_patients: Mapping[str, Any]
 
 
-Describing = Generator["Question", "FloatVector", DescribeOutcome]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Describe(Algorithm[DescribeOutcome, Description]):
     """Describe's parameters; `ask` is the algorithm.
@@ -181,7 +177,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """Take any sites: every column is described by those that have it."""
         del measured
 
-    def ask(self, facts: Facts) -> Describing:
+    def ask(self, facts: Facts) -> Asking[DescribeOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.
 
         After six rounds, or three where one site alone may answer; where some site restricts small
@@ -190,7 +186,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """
         return over_one_cohort(self._described(facts), facts.present)
 
-    def _described(self, facts: Facts) -> Describing:
+    def _described(self, facts: Facts) -> Asking[DescribeOutcome]:
         question = Columns(
             n_variables=facts.n_variables, max_rows=self.max_rows, visits=facts.visits
         )

@@ -12,7 +12,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -26,7 +26,7 @@ from cipherdag.questions.comparison import fewest_parts, secure_min
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, require_possible, segments
 from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals, rounded_totals
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 from cipherdag.questions.verdicts import MOST_VERDICTS
 
 NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
@@ -226,9 +226,7 @@ MOST_CUTS = 12
 """Parts that a round cuts the marks into at most."""
 
 
-def rounded_summaries(
-    spreads: Spreads, question: ValueCounts, n_sites: int
-) -> Generator[Question, FloatVector, Summaries]:
+def rounded_summaries(spreads: Spreads, question: ValueCounts, n_sites: int) -> Asking[Summaries]:
     """Ask for counts of every column that enough sites have, in whole units.
 
     After a round for the unit, and as many as counts and quantiles take, six or so.
@@ -254,7 +252,7 @@ def rounded_summaries(
 
 def _quantiles(
     question: ValueCounts, columns: IndexArray, values: IndexArray, unit: int
-) -> Generator[Question, FloatVector, dict[int, Quantiles]]:
+) -> Asking[dict[int, Quantiles]]:
     """Quantiles of continuous columns of so many units of values, shape (c, 1).
 
     They lie on straight lines between where the nearest multiples of the unit are reached, but for

@@ -8,7 +8,7 @@ a site knows what it intervened on. The sites' half is ``sites.beliefs``.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -42,9 +42,7 @@ from cipherdag.questions.local_beliefs import (
     from_off_diagonal,
     pack_beliefs,
 )
-from cipherdag.questions.question import Question
-
-Asking = Generator[Question, FloatVector, FedCDOutcome]
+from cipherdag.questions.question import Asking
 
 ROUNDING = 2.0**-20
 
@@ -165,7 +163,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         """Agreement over the rounds, the matrix of beliefs, and the edges left out."""
         return reported(conclusion)
 
-    def ask(self, facts: Facts) -> Asking:
+    def ask(self, facts: Facts) -> Asking[FedCDOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCDOutcome`.
 
         One question per round; values in each: about 3 p**2 with ``proximity``, 2 p**2 with

@@ -9,7 +9,7 @@ sites; the sites' half is ``sites.compute.weighted``.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal, cast
@@ -36,7 +36,6 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.parameters import LEVELS, one_of, preset, require, within
-from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
@@ -50,7 +49,7 @@ from cipherdag.questions.disclosure import (
 )
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.gather import gather
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
 
 MARK_LABELS = (
@@ -61,9 +60,6 @@ EXACT = {"reveal": "sums", "retrieval": "paper"}
 VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
 """What the preset leaves free: the paper has no level, test or limit; its HITON-PC ends at 3."""
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
-
-Searching = Generator[Question, FloatVector, Neighbourhood]
-Retrieving = Generator[Question, FloatVector, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +150,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     test: str = one_of("auto", offered_tests("fedcmfs"))
     retrieval: Literal["interchangeable", "paper"] = preset("interchangeable")
 
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+    def ask(self, facts: Facts) -> Asking[FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
 
         Rounds: for FedCFL one and about one per member of the largest set of parents and children
@@ -228,15 +224,15 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         ranked = (*StrengthVerdicts.discloses, *scale) if self.closed else ()
         return joined(opened, ranked, [Disclosure(Quantity.LABELS, audience=Audience.COORDINATOR)])
 
-    def _run(
-        self, facts: Facts, labels: tuple[int, ...]
-    ) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+    def _run(self, facts: Facts, labels: tuple[int, ...]) -> Asking[FedCMFSOutcome]:
         n_variables = facts.n_variables
         learning = self._triplets(facts, "FedCFL")
-        searches: list[Searching] = [parents_and_children(learning, label) for label in labels]
+        searches: list[Asking[Neighbourhood]] = [
+            parents_and_children(learning, label) for label in labels
+        ]
         learned = dict(zip(labels, (yield from gather(searches)), strict=True))
         retrieving = self._triplets(facts, "FedCFR")
-        retrievals: list[Retrieving] = [
+        retrievals: list[Asking[tuple[int, ...]]] = [
             self._retrieve(retrieving, label, learned) for label in labels
         ]
         retrieved = dict(zip(labels, (yield from gather(retrievals)), strict=True))
@@ -265,7 +261,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     def _retrieve(
         self, triplets: Triplets, label: int, learned: Mapping[int, Neighbourhood]
-    ) -> Retrieving:
+    ) -> Asking[tuple[int, ...]]:
         """FedCFR for one label (section 4.3, Alg. 2); at most two rounds."""
         neighbourhood = learned[label]
         left_out = set(range(triplets.n_variables)) - {*learned, *neighbourhood.members}
@@ -295,7 +291,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     def _correct(
         self, triplets: Triplets, selected: Mapping[int, list[int]]
-    ) -> Generator[Question, FloatVector, dict[int, set[int]]]:
+    ) -> Asking[dict[int, set[int]]]:
         """FedCFC for all labels (section 4.4, Alg. 3): what has to go, by label."""
         checked = {
             label: features[len(features) - _share(self.k2, len(features)) :]
@@ -305,7 +301,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         for label, features in checked.items():
             for feature in features:
                 asking_for.setdefault(feature, set()).add(label)
-        searches: list[Searching] = [
+        searches: list[Asking[Neighbourhood]] = [
             parents_and_children(triplets, feature, watched=frozenset(watching))
             for feature, watching in asking_for.items()
         ]

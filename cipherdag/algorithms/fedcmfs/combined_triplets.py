@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from itertools import pairwise
 from typing import TypeVar
 
@@ -23,7 +22,7 @@ from cipherdag.questions.combined_evidence import (
 )
 from cipherdag.questions.encodings import by_owner, pack_blocks, segments
 from cipherdag.questions.gather import gather, map_questions
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, keys_of_tests, rows_of_keys
 
@@ -33,16 +32,14 @@ SLICE = 2_000_000
 N_SUMS = 3  # n p, n r, n
 
 
-def by_combination(
-    asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
-) -> Generator[Question, FloatVector, Outcome]:
+def by_combination(asking: Asking[Outcome], min_contributors: int = 1) -> Asking[Outcome]:
     """A search whose questions, `WeightedEvidence`, are asked as `CombinedEvidence` of ``fisher``.
 
     It gets for every triplet the p-value over all sites, the strength where S is empty, and 1; or 0
     three times where the sites together cannot test it.
     """
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is combined")
         combined = CombinedEvidence.about(question, "fisher")
@@ -57,12 +54,8 @@ def by_combination(
 
 
 def by_source(
-    asking: Generator[Question, FloatVector, Outcome],
-    kind: CombinationMethod,
-    facts: Facts,
-    *,
-    closed: bool = False,
-) -> Generator[Question, FloatVector, Outcome]:
+    asking: Asking[Outcome], kind: CombinationMethod, facts: Facts, *, closed: bool = False
+) -> Asking[Outcome]:
     """A search whose every question is answered by the p-values of a kind of evidence.
 
     It gets what `by_combination` gives; strengths are normal scores, or 0 where sums stay
@@ -70,7 +63,7 @@ def by_source(
     """
     opened: list[FederatedCITest] = []
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         if question.opens_bits:
             comparisons = [_asked(part) for part in question.parts]
             verdicts = yield from gather(comparisons, most_values=MAX_VALUES_PER_ROUND)
@@ -100,13 +93,11 @@ def by_source(
     return map_questions(asking, answer)
 
 
-def _asked(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+def _asked(question: Question) -> Asking[FloatVector]:
     return (yield question)
 
 
-def remember(
-    asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
-) -> Generator[Question, FloatVector, Outcome]:
+def remember(asking: Asking[Outcome], min_contributors: int = 1) -> Asking[Outcome]:
     """Merge each round's questions into one about the distinct triplets not asked before.
 
     The questions are `WeightedEvidence`, or bundles of it, about one test; those that disclose bits
@@ -115,7 +106,7 @@ def remember(
     """
     caches: dict[int, OutcomeCache] = {}
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         if question.opens_bits:
             return (yield question)
         parts = question.parts
@@ -129,7 +120,7 @@ def remember(
 
 def _complete(
     parts: list[WeightedEvidence], caches: dict[int, OutcomeCache], min_contributors: int
-) -> Generator[Question, FloatVector, FloatVector]:
+) -> Asking[FloatVector]:
     """The sums of all parts, laid out as each part's encodings say."""
     largest = max(len(part.counts) for part in parts)
     rows = [part.rows() for part in parts]
@@ -149,7 +140,7 @@ def _complete(
 
 def _learn(
     template: WeightedEvidence, keys: list[Keys], caches: dict[int, OutcomeCache], needed: int
-) -> Generator[Question, FloatVector, None]:
+) -> Asking[None]:
     """Ask for the distinct triplets that are not known yet."""
     unknown = []
     for size, own in enumerate(keys):

@@ -6,7 +6,7 @@ Alg. 1) and its authors' published single-site program use.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,7 +18,7 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import WeightedEvidence, weighted_means
 from cipherdag.questions.encodings import by_owner, pack_blocks, rows_of, subsets
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]
@@ -73,7 +73,7 @@ class Triplets:
     max_rows: int
     ranking: Ranking | None = None
 
-    def marginals(self, target: int) -> Generator[Question, FloatVector, Marginals]:
+    def marginals(self, target: int) -> Asking[Marginals]:
         """The target with every other variable given nothing; one round, and those of a ranking."""
         others = np.delete(np.arange(self.n_variables), target)
         p_value = np.full(self.n_variables, np.nan)
@@ -87,9 +87,7 @@ class Triplets:
                 strength[others] = yield from self.ranking.strengths(question, dependent)
         return Marginals(p_value, strength)
 
-    def given(
-        self, families: Sequence[tuple[int, int, Sets]]
-    ) -> Generator[Question, FloatVector, list[list[FloatVector]]]:
+    def given(self, families: Sequence[tuple[int, int, Sets]]) -> Asking[list[list[FloatVector]]]:
         """Weighted p-values of x with y given every set of its family (x, y, sets), in a round.
 
         By family and size of the set, shape (K_l,) each; NaN where no site had a reliable test.
@@ -121,7 +119,7 @@ class Triplets:
 
 def parents_and_children(
     triplets: Triplets, target: int, *, watched: frozenset[int] | None = None
-) -> Generator[Question, FloatVector, Neighbourhood]:
+) -> Asking[Neighbourhood]:
     """The target's parents and children by HITON-PC on weighted evidence (FedCFL).
 
     Phase I keeps the variables whose weighted p with the target is below alpha, the strongest
@@ -161,7 +159,7 @@ class _Search:
         """Whether a watched variable is a member or waits; True where none is watched."""
         return watched is None or not watched.isdisjoint([*self.members, *self.waiting])
 
-    def advance(self) -> Generator[Question, FloatVector, None]:
+    def advance(self) -> Asking[None]:
         """Give the next candidate its turn, or ask for what its turn needs."""
         candidate = self.waiting[0]
         if self._separated(candidate, self._mask(self.members)):
@@ -177,7 +175,7 @@ class _Search:
                 if self._separated(member, self._mask(v for v in self.members if v != member)):
                     self.members.remove(member)
 
-    def _test(self, older: list[int]) -> Generator[Question, FloatVector, None]:
+    def _test(self, older: list[int]) -> Asking[None]:
         """Test the ``older`` members, and waiting candidates up to `LOOKAHEAD` triplets ahead."""
         shared: dict[frozenset[int], Sets] = {}
         families = [(self.target, v, self._untested(v, {})) for v in older]

@@ -8,7 +8,7 @@ cannot test the same pairs; the order is a public function of them in any case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -18,11 +18,11 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, WeightedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.verdicts import finest_grid_that_fits
 
-Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
+Comparing = Callable[[IndexArray], Asking[FloatVector]]
 Wins = dict[tuple[int, int], bool]
 """Says of a pair of candidates i < j whether j is stronger."""
 
@@ -42,9 +42,7 @@ class Ranking:
     evidence: Combination
     n_sites: int
 
-    def strengths(
-        self, marginals: WeightedEvidence, dependent: BoolVector
-    ) -> Generator[Question, FloatVector, FloatVector]:
+    def strengths(self, marginals: WeightedEvidence, dependent: BoolVector) -> Asking[FloatVector]:
         """Ranks of B pairs by strength, 1 for the weakest; 0 for those not dependent, shape (B,).
 
         ParameterError where there are too many sites.
@@ -58,7 +56,7 @@ class Ranking:
             ranks[ranked[order]] = np.arange(len(order), 0, -1)
         return ranks
 
-    def _order(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, list[int]]:
+    def _order(self, pairs: WeightedEvidence) -> Asking[list[int]]:
         n_pairs = pairs.counts[0]
         if n_pairs == 1:
             return [0]
@@ -67,12 +65,12 @@ class Ranking:
         if self.evidence == "fisher":
             question = CombinedEvidence.about(pairs, "fisher")
 
-        def stronger(compared: IndexArray) -> Generator[Question, FloatVector, FloatVector]:
+        def stronger(compared: IndexArray) -> Asking[FloatVector]:
             return (yield StrengthVerdicts(question, largest, bits, pack_integers(compared)))
 
         return (yield from ranked(n_pairs, stronger))
 
-    def _grid(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, tuple[int, int]]:
+    def _grid(self, pairs: WeightedEvidence) -> Asking[tuple[int, int]]:
         """The largest difference of a site on the grid, and the bits of the grid."""
         largest, bits = finest_grid_that_fits(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
         if self.evidence == "fisher":
@@ -81,7 +79,7 @@ class Ranking:
         return largest, bits - 2 * int((reached > 0).sum())
 
 
-def ranked(count: int, compare: Comparing) -> Generator[Question, FloatVector, list[int]]:
+def ranked(count: int, compare: Comparing) -> Asking[list[int]]:
     """The order of ``count`` candidates, the strongest first.
 
     ``compare`` asks of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).

@@ -6,7 +6,7 @@ skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -32,7 +32,7 @@ from cipherdag.algorithms.fedfci.search import (
     triple_constraints,
 )
 from cipherdag.algorithms.parameters import require
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntPAG
@@ -42,12 +42,10 @@ from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
 MOST_GRAPHS = 100_000
 """That ``integrate`` looks at."""
-
-Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,7 +135,9 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         """In how many PAGs each mark stands."""
         return EdgeCounts.of([outcome.marks for outcome in outcomes], "o-o")
 
-    def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Learning:
+    def learn(
+        self, facts: Facts, constraints: Constraints, *, resampled: bool = False
+    ) -> Asking[FedFCIOutcome]:
         """The run on the sites' rows, as they are or resampled.
 
         Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or with ``rfci``
@@ -187,7 +187,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def _skeleton(
         self, source: FederatedCITest, constraints: Constraints, shown: Presence | None = None
-    ) -> Generator[Question, FloatVector, StableSkeleton]:
+    ) -> Asking[StableSkeleton]:
         if self.search == "rfci":
             return (
                 yield from stable_skeleton(
@@ -216,7 +216,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         constraints: Constraints,
         facts: Facts,
         stable: StableSkeleton,
-    ) -> Learning:
+    ) -> Asking[FedFCIOutcome]:
         sets, measured = stable.separations, facts.measured
         untested = measured.never(stable.skeleton)
         open_edges = constraints.open(stable.skeleton)
@@ -258,11 +258,11 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         skeleton: BoolMatrix,
         sets: Mapping[Pair, frozenset[int]],
         measured: Measured = EVERYWHERE,
-    ) -> Generator[Question, FloatVector, TripleConstraints]:
+    ) -> Asking[TripleConstraints]:
         search = self.separator_search(skeleton)
         return (yield from triple_constraints(source, search, sets, self.rule, measured))
 
 
-def _as_it_is(outcome: FedFCIOutcome) -> Learning:
+def _as_it_is(outcome: FedFCIOutcome) -> Asking[FedFCIOutcome]:
     yield from ()
     return outcome

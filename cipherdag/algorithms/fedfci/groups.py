@@ -9,7 +9,7 @@ selection variables from multiple datasets with overlapping variables", AISTATS 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,12 +27,11 @@ from cipherdag.graphs.endpoints import NONE, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
-Search = Callable[[FederatedCITest, Constraints], Generator[Question, FloatVector, StableSkeleton]]
+Search = Callable[[FederatedCITest, Constraints], Asking[StableSkeleton]]
 Judging = Callable[
-    [FederatedCITest, BoolMatrix, Mapping[Pair, frozenset[int]]],
-    Generator[Question, FloatVector, TripleConstraints],
+    [FederatedCITest, BoolMatrix, Mapping[Pair, frozenset[int]]], Asking[TripleConstraints]
 ]
 
 
@@ -97,7 +96,7 @@ def of_groups(
     constraints: Constraints,
     search: Search,
     judge: Judging,
-) -> Generator[Question, FloatVector, FedFCIOutcome]:
+) -> Asking[FedFCIOutcome]:
     """FCI among the variables of one group after the other; a test is asked once.
 
     ``search`` finds a skeleton over a source and knowledge of its variables, ``judge`` the
@@ -112,7 +111,7 @@ def of_groups(
 
 def _of_group(
     source: FederatedCITest, variables: tuple[int, ...], search: Search, judge: Judging
-) -> Generator[Question, FloatVector, GroupGraph]:
+) -> Asking[GroupGraph]:
     subset = SubsetFilter(source, np.array(variables, dtype=np.int64))
     stable = yield from search(subset, Constraints.none(len(variables)))
     separations = stable.separations

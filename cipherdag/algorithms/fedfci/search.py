@@ -12,7 +12,7 @@ no cause of them, be there edges or not).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, pairwise
 
@@ -26,7 +26,7 @@ from cipherdag.algorithms.constraint_based.skeleton import (
     stable_skeleton,
 )
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.ancestral.paths import (
     blocks_of,
@@ -39,7 +39,7 @@ from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over, unshielded_pairs
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import SeparatorSearch
 
 
@@ -65,9 +65,7 @@ class TripleConstraints:
         return replace(self, colliders=colliders, ambiguous=ambiguous)
 
 
-Judge = Callable[
-    [BoolMatrix, Mapping[Pair, frozenset[int]]], Generator[Question, FloatVector, TripleConstraints]
-]
+Judge = Callable[[BoolMatrix, Mapping[Pair, frozenset[int]]], Asking[TripleConstraints]]
 """Gives for a skeleton and separating sets the constraints on its unshielded triples."""
 
 
@@ -96,7 +94,7 @@ def fci_skeleton(
     selection: bool,
     judge: Judge,
     shown: Presence | None,
-) -> Generator[Question, FloatVector, StableSkeleton]:
+) -> Asking[StableSkeleton]:
     """The skeleton of FCI: that of PC-stable, then given subsets of Possible-D-SEP too.
 
     ``judge`` judges the triples of the first skeleton, hence what Possible-D-SEP is. Without
@@ -130,7 +128,7 @@ def triple_constraints(
     sets: Mapping[Pair, frozenset[int]],
     rule: CollidersBy,
     measured: Measured = EVERYWHERE,
-) -> Generator[Question, FloatVector, TripleConstraints]:
+) -> Asking[TripleConstraints]:
     """Which unshielded triples of a skeleton are colliders; ``search`` has all their ends.
 
     ``sepset`` judges by the separating set of each pair alone. Other rules judge by all sets of
@@ -191,7 +189,7 @@ class RFCI:
     selection: bool
     judge: Judge
 
-    def orient(self, refined: Refined) -> Generator[Question, FloatVector, Endpoints]:
+    def orient(self, refined: Refined) -> Asking[Endpoints]:
         """The PAG; `refined` then holds the edges and triples that it rests on.
 
         Rounds: one per turn in which edges fall, those of `judge`, and one per layer of
@@ -215,9 +213,7 @@ class RFCI:
                     break
                 paths |= new
 
-    def _thinned(
-        self, refined: Refined, tests: Iterable[Test]
-    ) -> Generator[Question, FloatVector, bool]:
+    def _thinned(self, refined: Refined, tests: Iterable[Test]) -> Asking[bool]:
         """Remove the edges whose ends a test separates; return whether there were any."""
         joined = self.constraints.joined
         removed = yield from self._strongest(test for test in tests if not joined[test[:2]])
@@ -232,9 +228,7 @@ class RFCI:
         refined.removed += len(removed)
         return bool(removed)
 
-    def _strongest(
-        self, tests: Iterable[Test]
-    ) -> Generator[Question, FloatVector, dict[Pair, tuple[frozenset[int], float]]]:
+    def _strongest(self, tests: Iterable[Test]) -> Asking[dict[Pair, tuple[frozenset[int], float]]]:
         """For every pair that a test separates, the set with the largest p-value, and that."""
         by_size: dict[int, set[tuple[int, ...]]] = {}
         for x, y, given in tests:

@@ -8,7 +8,7 @@ of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -40,7 +40,7 @@ from cipherdag.algorithms.fedpc.voting import (
     voted_skeleton,
 )
 from cipherdag.algorithms.parameters import one_of, preset, require, within
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
@@ -49,7 +49,7 @@ from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, CITestSpec
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import (
     MAX_GRID_BITS,
     BestIndexPrecedes,
@@ -58,8 +58,6 @@ from cipherdag.questions.separators import (
 )
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import EdgeVerdicts
-
-Asking = Generator[Question, FloatVector, FedPCOutcome]
 
 EXACT = {
     "evidence": "vote",
@@ -226,7 +224,9 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         """In how many CPDAGs each edge stands."""
         return arcs_counted(outcomes)
 
-    def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Asking:
+    def learn(
+        self, facts: Facts, constraints: Constraints, *, resampled: bool = False
+    ) -> Asking[FedPCOutcome]:
         """The run on the sites' rows, as they are or resampled.
 
         Rounds: two per layer (of a publication one), then with ``max`` about (grid_bits + log2 of
@@ -264,7 +264,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         constraints: Constraints,
         facts: Facts,
         stable: StableSkeleton,
-    ) -> Asking:
+    ) -> Asking[FedPCOutcome]:
         """The outcome with separating sets, and the class of DAGs that the collider rule gives."""
         search = self.separator_search(stable.skeleton)
         chosen, judged = yield from separate_and_judge(
@@ -308,7 +308,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             tie_break_score=stable.tie_break_score,
         )
 
-    def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking:
+    def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking[FedPCOutcome]:
         rule = VoteRule(
             share=self.voting.vote_share,
             reference=self._followed,

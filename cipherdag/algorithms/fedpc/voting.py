@@ -7,7 +7,7 @@ separating sets from what the sites say of every candidate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -24,7 +24,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.comparison import secure_max, secure_min
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -174,7 +174,7 @@ def voted_skeleton(
     rule: VoteRule,
     present: Presence,
     min_contributors: int,
-) -> Generator[Question, FloatVector, VotedSkeleton]:
+) -> Asking[VotedSkeleton]:
     """The skeleton that votes leave: one round per layer, or two where voters are counted first.
 
     Edges that fewer than ``min_contributors`` sites can test stay. ParameterError where there are
@@ -206,7 +206,7 @@ def voted_skeleton(
 
 def _counted(
     question: EdgeVotes, present: Presence, min_contributors: int
-) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
+) -> Asking[tuple[IndexArray, IndexArray]]:
     """The votes on every edge, and how many sites can test it; 0 where those are too few."""
     if not question.abstain:
         sums = yield question
@@ -219,7 +219,7 @@ def _counted(
 
 def by_maximum(
     search: SeparatorSearch, present: Presence
-) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+) -> Asking[tuple[IndexArray, FloatVector]]:
     """Highest score over all sites, then the first candidate attaining it (phase 3).
 
     The candidate of a pair is -1 for none, and `UNDECIDED` where a site left meanwhile and the
@@ -249,7 +249,7 @@ def by_maximum(
 
 def by_candidate_scores(
     search: SeparatorSearch, score: ScoredBy, present: Presence, min_contributors: int
-) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+) -> Asking[tuple[IndexArray, FloatVector]]:
     """Highest mean p or most votes; ties go to the first candidate (section 5)."""
     candidates = search.candidates()
     totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
@@ -269,7 +269,7 @@ def by_candidate_scores(
 
 def _candidate_scores(
     search: SeparatorSearch, score: ScoredBy, total: int, present: Presence, min_contributors: int
-) -> Generator[Question, FloatVector, FloatVector]:
+) -> Asking[FloatVector]:
     parts: list[FloatVector] = [np.zeros(0)]
     voters = 0
     for first in range(0, total, SLICE):

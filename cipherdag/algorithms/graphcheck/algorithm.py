@@ -6,7 +6,7 @@ stratified by site, of its independence given that set.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
@@ -132,7 +132,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         """True if bits of each test are opened, and no sum."""
         return self.reveal != "sums"
 
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
+    def ask(self, facts: Facts) -> Asking[GraphCheckOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.
 
         One round for the columns, then those of one round of tests. ParameterError where there is
@@ -141,7 +141,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         require(bool(self.graph), "a graph is tested: give one (graph=, --graph)")
         return over_one_cohort(self._run(facts), facts.present)
 
-    def _run(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
+    def _run(self, facts: Facts) -> Asking[GraphCheckOutcome]:
         tests = self._tests(facts)
         source = yield from within_sites(self._settings(facts), bits=self.closed)
         sizes = range(max(map(len, tests)) - 1)

@@ -7,7 +7,7 @@ coordinator learns the largest one only. The sites' half is ``sites.regrets``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,12 +19,11 @@ from cipherdag.algorithms.rfcd.searches import (
     Objective,
     Progress,
     Search,
-    SearchedGraph,
     SumOverFamilies,
     Valued,
     WorstGraphRegret,
 )
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
@@ -32,7 +31,7 @@ from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.regrets import (
     REGRET_GRID_LIMIT,
     FamilyRegretExceeds,
@@ -112,8 +111,6 @@ OBJECTIVES = {
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
 VARIED = frozenset({"score", "beam"})
 
-Asking = Generator[Question, FloatVector, RFcdOutcome]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Searching:
@@ -170,7 +167,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     objective: Literal["graph", "nodewise", "sum"] = "graph"
     searching: Searching = preset(Searching())
 
-    def ask(self, facts: Facts) -> Asking:
+    def ask(self, facts: Facts) -> Asking[RFcdOutcome]:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
 
         Rounds: about three per step of the search and as many for the empty graph; one per step
@@ -191,7 +188,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """The regret and its curve."""
         return reported(conclusion)
 
-    def _run(self, n_variables: int) -> Asking:
+    def _run(self, n_variables: int) -> Asking[RFcdOutcome]:
         objective, grid_bits = self._objective(n_variables), self.searching.grid_bits
         empty = empty_dag(n_variables)
         start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
@@ -215,7 +212,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     def _search(
         self, objective: Objective, progress: Progress
-    ) -> Callable[[Valued], SearchedGraph]:
+    ) -> Callable[[Valued], Asking[Valued]]:
         by_class = self._equivalent_equal and self.searching.search == "auto"
         search = Search(
             objective=objective,

@@ -13,13 +13,13 @@ proves wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import IndexArray
 from cipherdag.graphs.dags import (
     Dag,
     Family,
@@ -31,7 +31,7 @@ from cipherdag.graphs.dags import (
 from cipherdag.graphs.equivalence import PHASES, neighbouring, pattern_of
 from cipherdag.questions.comparison import secure_lowest
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -57,16 +57,12 @@ class Valued:
         return self.value, n_edges(self.dag), arcs_in_order(self.dag)
 
 
-RankedGraphs = Generator[Question, FloatVector, list[Valued]]
-"""Asks the sites, and returns the best graphs, best first."""
-
-
 class Objective(Protocol):
     """Finds the best of some graphs."""
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
-    ) -> RankedGraphs:
+    ) -> Asking[list[Valued]]:
         """The ``keep`` best graphs, best first.
 
         Args:
@@ -91,7 +87,7 @@ class WorstGraphRegret:
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
-    ) -> RankedGraphs:
+    ) -> Asking[list[Valued]]:
         """As `Objective.best`; one secure search asks about one graph of every mark."""
         if not graphs:
             return []
@@ -146,7 +142,7 @@ class SumOverFamilies:
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
-    ) -> RankedGraphs:
+    ) -> Asking[list[Valued]]:
         """As `Objective.best`; asks for the families that are not known yet."""
         del near
         asked = dict.fromkeys(family for dag in graphs for family in enumerate(dag))
@@ -161,7 +157,7 @@ class SumOverFamilies:
         within = [graph for graph in valued if graph.value <= limit]
         return sorted(within, key=lambda graph: graph.rank)[:keep]
 
-    def _largest(self, families: Sequence[Family]) -> Generator[Question, FloatVector, list[int]]:
+    def _largest(self, families: Sequence[Family]) -> Asking[list[int]]:
         limit = largest_on_grid(self._grid_bits)
         _, values = yield from secure_lowest(
             lambda asked, t: FamilyRegretExceeds(
@@ -180,7 +176,7 @@ class SumOverFamilies:
         require_possible("regrets of families", BEYOND, holds=len(values) == len(families))
         return values.tolist()
 
-    def _sums(self, families: Sequence[Family]) -> Generator[Question, FloatVector, list[int]]:
+    def _sums(self, families: Sequence[Family]) -> Asking[list[int]]:
         sums = yield FamilyRegrets(
             n_variables=self._n_variables,
             spec=self._spec,
@@ -188,10 +184,6 @@ class SumOverFamilies:
             grid_bits=self._grid_bits,
         )
         return np.rint(np.ldexp(sums, self._grid_bits)).astype(np.int64).tolist()
-
-
-SearchedGraph = Generator[Question, FloatVector, Valued]
-"""Asks the sites, and returns the best graph of a search."""
 
 
 @dataclass(slots=True)
@@ -215,7 +207,7 @@ class Search:
     equivalent_equal: bool
     progress: Progress
 
-    def algorithm_1(self, start: Valued) -> SearchedGraph:
+    def algorithm_1(self, start: Valued) -> Asking[Valued]:
         """Lines 8 to 17: ask about all extensions of the beam, until none is new."""
         beam, extended = [start], set[Dag]()
         asked = {start.dag}
@@ -234,7 +226,7 @@ class Search:
             asked.update(new)
             beam = yield from self._best_of(beam, new)
 
-    def best_first(self, start: Valued) -> SearchedGraph:
+    def best_first(self, start: Valued) -> Asking[Valued]:
         """Expand the best kept class to all its neighbours, until every kept class is expanded."""
         best, left = [start], set[Dag]()
         asked = {pattern_of(start.dag)}
@@ -247,9 +239,7 @@ class Search:
                 best = yield from self._best_of(best, new)
         return best[0]
 
-    def _best_of(
-        self, before: list[Valued], new: dict[Dag, Hashable]
-    ) -> Generator[Question, FloatVector, list[Valued]]:
+    def _best_of(self, before: list[Valued], new: dict[Dag, Hashable]) -> Asking[list[Valued]]:
         """The best of the graphs kept before and the new ones, which are asked about."""
         self.progress.candidates += len(new)
         better = yield from self.objective.best(
