@@ -52,9 +52,9 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 5873,
+    "questions": 5870,
     "results": 1505,
-    "sites": 24144,
+    "sites": 24062,
     "statistics": 1774,
     "the root": 983,
 }

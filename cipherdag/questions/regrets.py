@@ -28,8 +28,6 @@ from cipherdag.questions.question import Question
 MAX_REGRET_BITS = 32  # a regret lies within 2**32 of the score's unit; a site refuses beyond
 REGRET_GRID_LIMIT = 20
 
-Learner = Literal["ges", "hill-climbing", "exact"]
-
 
 class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A score that the sites use, and the algorithm that learns their best graph.
@@ -37,12 +35,11 @@ class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         score: ``bic``: of a linear Gaussian model for continuous columns, of tables for discrete
             ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
-        learner: ``ges``: greedy equivalence search; ``hill-climbing``: over DAGs; ``exact``:
-            dynamic programming, for at most 10 variables.
+        learner: ``ges``: greedy equivalence search.
     """
 
     score: Literal["bic", "mdl"] = "bic"
-    learner: Learner = "ges"
+    learner: Literal["ges"] = "ges"
 
 
 def largest_on_grid(grid_bits: int) -> int:

@@ -61,7 +61,7 @@ class _Learnt:
 
         def learn() -> _Learnt:
             scores = _make_scores(view)(spec)
-            return cls(scores, best_graph(scores, spec.learner))
+            return cls(scores, best_graph(scores))
 
         return view.remember("regrets", spec, learn, most=MOST_SPECIFICATIONS)
 
