@@ -173,19 +173,6 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         """With the rule for colliders that was used."""
         return ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule}
 
-    def evidence_settings(self, facts: Facts) -> EvidenceSettings:
-        """How the tests of a run are done."""
-        return EvidenceSettings(
-            spec=self.test_spec,
-            n_variables=facts.n_variables,
-            max_rows=self.max_rows,
-            present=facts.present,
-            min_contributors=facts.min_contributors,
-            measured=facts.measured,
-            determined=facts.determined,
-            visits=facts.visits,
-        )
-
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         """The candidate separating sets of all unshielded pairs of a skeleton."""
         return SeparatorSearch(
@@ -313,6 +300,23 @@ def compare_sites_meanwhile(
         differences_given_neighbours(columns, marginal, skeleton.skeleton, **bounds),
     )
     return oriented, (*marginal, *given)
+
+
+def evidence_settings(
+    facts: Facts, spec: CITestSpec, max_rows: int, *, ranked: bool = False
+) -> EvidenceSettings:
+    """How the tests of a run are done."""
+    return EvidenceSettings(
+        spec=spec,
+        n_variables=facts.n_variables,
+        max_rows=max_rows,
+        present=facts.present,
+        min_contributors=facts.min_contributors,
+        measured=facts.measured,
+        determined=facts.determined,
+        ranked=ranked,
+        visits=facts.visits,
+    )
 
 
 def check_level(alpha: float) -> None:

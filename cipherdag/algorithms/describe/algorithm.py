@@ -174,7 +174,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     max_rows: int = row_bound()
 
     def check_measured(self, measured: Measured) -> None:
-        """Take any sites: every column is described by those that have it."""
         del measured
 
     def ask(self, facts: Facts) -> Asking[DescribeOutcome]:
@@ -217,7 +216,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         return DescribeOutcome(exact, differences, kinds.of_patients)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:
-        """Make the description of every column, by name."""
         return Description(
             rows=outcome.summaries.rows,
             columns=dict(zip(facts.names, outcome.summaries.columns, strict=True)),
@@ -229,7 +227,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Sums and counts of single columns, and how sites differ in them."""
         return joined(
             Columns(n_variables=1).disclosures,
             ColumnSums.discloses,
@@ -240,7 +237,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         )
 
     def report(self, conclusion: Any) -> Report:
-        """Report the columns to look at before a graph is learnt."""
         said = remarks(conclusion)
         lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
         shown = TablePanel(

@@ -141,15 +141,12 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     averaging: Averaging = preset(Averaging())
 
     def check(self) -> None:
-        """Refuse parameters that no site would train with."""
         self._question(2, 1, 0, None)
 
     def conclude(self, outcome: FedCDOutcome, facts: Facts) -> LearntGraph:
-        """The DAG by name, the beliefs as its evidence, and what was left out."""
         return concluded(outcome, facts.names)
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Beliefs, how many sites hold them, and what the weights add."""
         naive = self.averaging.aggregation == "naive"
         weights = sums(Quantity.ROWS) if naive else coarse(Quantity.WEIGHTS)
         return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES), weights)
@@ -160,7 +157,6 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         return self.rounds
 
     def report(self, conclusion: LearntGraph) -> Report:
-        """Agreement over the rounds, the matrix of beliefs, and the edges left out."""
         return reported(conclusion)
 
     def ask(self, facts: Facts) -> Asking[FedCDOutcome]:

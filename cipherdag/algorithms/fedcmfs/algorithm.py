@@ -179,7 +179,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         return by_combination(remember(asking), facts.min_contributors)
 
     def check(self) -> None:
-        """Refuse bits, or a named test, with evidence that does not take them."""
         require(
             not self.closed or self.evidence in self.bits_by_default,
             f"reveal bits needs evidence weighted_p or fisher; {self.evidence} discloses sums",
@@ -192,7 +191,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         )
 
     def conclude(self, outcome: FedCMFSOutcome, facts: Facts) -> SelectedFeatures:
-        """Every label's features, related labels, and what no site could test, by name."""
         names = facts.names
         return SelectedFeatures(
             features={
@@ -217,7 +215,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence discloses, the order of candidates, and the labels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = EVIDENCE[self.evidence].disclosures(closed=self.closed, lenient=lenient)
         scale = () if self.evidence == "fisher" else ScaleVerdicts.discloses

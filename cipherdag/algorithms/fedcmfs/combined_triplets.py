@@ -9,9 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.constraint_based.settings import evidence_settings
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, FederatedCITest
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.combined_evidence import (
     GRID_BITS,
@@ -72,16 +72,8 @@ def by_source(
             raise TypeError("only weighted evidence of triplets is tested")
         if not opened:
             # the test that fits the columns may be the kind's own choice
-            settings = EvidenceSettings(
-                spec=replace(question.test, name="auto") if kind.own_tests else question.test,
-                n_variables=question.n_variables,
-                max_rows=question.max_rows,
-                present=facts.present,
-                min_contributors=facts.min_contributors,
-                determined=facts.determined,
-                ranked=True,
-                visits=facts.visits,
-            )
+            spec = replace(question.test, name="auto") if kind.own_tests else question.test
+            settings = evidence_settings(facts, spec, question.max_rows, ranked=True)
             opened.append((yield from kind.source(settings, closed=closed)))
         tests = [rows.astype(np.int64) for rows in question.rows()]
         p_values = yield from opened[0].p_values(tests)

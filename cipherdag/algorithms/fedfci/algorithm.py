@@ -16,7 +16,11 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
-from cipherdag.algorithms.constraint_based.settings import GraphFromTests, compare_sites_meanwhile
+from cipherdag.algorithms.constraint_based.settings import (
+    GraphFromTests,
+    compare_sites_meanwhile,
+    evidence_settings,
+)
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
@@ -88,7 +92,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
     selection: bool = False
 
     def check(self) -> None:
-        """Refuse choices that do not go together."""
         self.check_bits()
         self.check_test()
         require(
@@ -103,7 +106,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         )
 
     def check_measured(self, measured: Measured) -> None:
-        """Take sites that lack variables where the evidence and the search do."""
         GraphFromTests.check_measured(self, measured)
         require(
             measured.everywhere or self.search != "rfci",
@@ -117,7 +119,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         )
 
     def conclude(self, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
-        """The PAG by name, and why its edges stand."""
         return self._concluded(outcome, facts, MOST_GRAPHS * self._integrates)
 
     def decisions(self, outcome: FedFCIOutcome, facts: Facts) -> bytes:
@@ -126,13 +127,11 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         return self._concluded(outcome, facts, integrate=0).decisions + of_groups
 
     def report(self, conclusion: LearntPAG) -> Report:
-        """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
         report = report_on_tests(conclusion, self.evidence)
         return with_fitting(conclusion, report)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedFCIOutcome]) -> EdgeCounts:
-        """In how many PAGs each mark stands."""
         return EdgeCounts.of([outcome.marks for outcome in outcomes], "o-o")
 
     def learn(
@@ -143,7 +142,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or with ``rfci``
         those of `stable_skeleton` and of `RFCI.orient`.
         """
-        settings = self.evidence_settings(facts)
+        settings = evidence_settings(facts, self.test_spec, self.max_rows)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
         compared = not (self.closed or resampled or facts.visits > 1)
         columns = source.kinds if compared else None

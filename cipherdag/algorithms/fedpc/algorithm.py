@@ -24,6 +24,7 @@ from cipherdag.algorithms.constraint_based.settings import (
     ENDS_WITHOUT_MIDDLE,
     GraphFromTests,
     compare_sites_meanwhile,
+    evidence_settings,
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
@@ -142,7 +143,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     voting: Voting = preset(Voting())
 
     def check(self) -> None:
-        """Refuse choices that do not go together."""
         voting, sepset = self.decided_by == "vote", self.voting.sepset
         self.check_bits()
         require(
@@ -170,7 +170,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         self.check_test()
 
     def check_measured(self, measured: Measured) -> None:
-        """Refuse sites that lack variables if the evidence or the collider rule needs them all."""
         GraphFromTests.check_measured(self, measured)
         require(measured.everywhere or self.voting.sepset == "max", ENDS_WITHOUT_MIDDLE)
 
@@ -205,23 +204,19 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         )
 
     def conclude(self, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
-        """The CPDAG by name, why its edges stand, and what was resampled."""
         return concluded(self, outcome, facts, sepset=self.voting.sepset, followed=self._followed)
 
     def evidence_disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence discloses, and with votes what the choice of separating sets does."""
         if self.decided_by != "vote":
             return GraphFromTests.evidence_disclosures(self)
         votes = EdgeVerdicts.discloses if self.closed else EdgeVotes.discloses
         return joined(votes, SEPARATORS.get(self.voting.sepset, ()))
 
     def report(self, conclusion: LearntGraph) -> Report:
-        """Confidence of edges, triples that stay open, and differences between sites."""
         return report_on_tests(conclusion, self.decided_by)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedPCOutcome]) -> EdgeCounts:
-        """In how many CPDAGs each edge stands."""
         return arcs_counted(outcomes)
 
     def learn(
@@ -235,7 +230,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         """
         if self.decided_by == "vote":
             return (yield from self._learn_by_votes(facts, constraints))
-        settings = self.evidence_settings(facts)
+        settings = evidence_settings(facts, self.test_spec, self.max_rows)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
         compared = not (self.closed or resampled or facts.visits > 1)
         outcome, differences = yield from compare_sites_meanwhile(

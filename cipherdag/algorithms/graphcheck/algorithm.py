@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.constraint_based.settings import check_level
+from cipherdag.algorithms.constraint_based.settings import check_level, evidence_settings
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.federated_test import PValues
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import LEVELS, Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
@@ -143,7 +142,9 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     def _run(self, facts: Facts) -> Asking[GraphCheckOutcome]:
         tests = self._tests(facts)
-        source = yield from within_sites(self._settings(facts), bits=self.closed)
+        spec = CITestSpec(alpha=self.alpha)
+        settings = evidence_settings(facts, spec, self.max_rows)
+        source = yield from within_sites(settings, bits=self.closed)
         sizes = range(max(map(len, tests)) - 1)
         by_size = [[test for test in tests if len(test) == size + 2] for size in sizes]
         asked: list[IndexArray] = [
@@ -177,19 +178,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             for x, y, given in implied_independences(graph)
         ]
 
-    def _settings(self, facts: Facts) -> EvidenceSettings:
-        return EvidenceSettings(
-            spec=CITestSpec(alpha=self.alpha),
-            n_variables=facts.n_variables,
-            max_rows=self.max_rows,
-            present=facts.present,
-            min_contributors=facts.min_contributors,
-            determined=facts.determined,
-            visits=facts.visits,
-        )
-
     def conclude(self, outcome: GraphCheckOutcome, facts: Facts) -> CheckedGraph:
-        """The tests by name."""
         names = facts.names
         adjusted = corrected(outcome.p_values, self.correction)
         tests = tuple(
@@ -219,18 +208,15 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         )
 
     def used(self, conclusion: CheckedGraph, columns: ColumnTypes | None) -> dict[str, Any]:
-        """The parameters, with `reveal` as it was used."""
         opened = {"reveal": "bits" if self.closed else "sums"}
         return Algorithm.used(self, conclusion, columns) | opened
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What stratified evidence discloses of these tests; with bits, at several levels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = STRATIFIED.disclosures(closed=self.closed, lenient=lenient)
         return joined(opened, bits(*(Quantity.LEVELS,) * self.closed))
 
     def report(self, conclusion: CheckedGraph) -> Report:
-        """Report the independences that fail, and the limits of a test."""
         warnings = []
         if failing := conclusion.failing:
             named = "; ".join(

@@ -177,15 +177,12 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         return over_one_cohort(self._run(facts.n_variables), facts.present)
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
-        """The best DAG and its CPDAG by name, and the regret on the way."""
         return concluded(outcome, facts)
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the objective discloses."""
         return OBJECTIVES[self.objective]
 
     def report(self, conclusion: LearntGraph) -> Report:
-        """The regret and its curve."""
         return reported(conclusion)
 
     def _run(self, n_variables: int) -> Asking[RFcdOutcome]:

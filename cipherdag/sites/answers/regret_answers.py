@@ -101,7 +101,6 @@ def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
 
 @answers(FamilyRegretExceeds)
 def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> FloatVector:
-    """Indicators, row by row, of family regrets above thresholds; raises as `family_regrets`."""
     learnt = _Learnt.under(question.spec, view)
     grid = learnt.family_regrets(question.family_list(), question.grid_bits)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
@@ -109,7 +108,6 @@ def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> Floa
 
 @answers(GraphRegretExceeds)
 def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
-    """Indicators, row by row, of graph regrets above thresholds; raises as `family_regrets`."""
     grid = _Learnt.under(question.spec, view).graph_regrets(question)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
 

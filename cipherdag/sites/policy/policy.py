@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from cipherdag.sites.policy.parameter_rules import (
     opened_of_tests,
     parameters_used,
 )
+from cipherdag.sites.strict_toml import check_keys, parse
 
 MAX_POLICY_BYTES = 64 * 1024
 QUESTION_KINDS = frozenset(question_kinds())
@@ -170,22 +170,16 @@ class Policy:
             )
         if len(content) > MAX_POLICY_BYTES:
             raise SiteNotReadyError(f"{path.name} is larger than {MAX_POLICY_BYTES} bytes")
-        try:
-            return cls.loads(content.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise SiteNotReadyError(f"{path.name} is not UTF-8 text") from error
+        return cls.loads(content)
 
     @classmethod
-    def loads(cls, text: str) -> Policy:
+    def loads(cls, text: str | bytes) -> Policy:
         """Read a policy from TOML text; raises SiteNotReadyError where it is not valid."""
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _invalid(f"this is not TOML: {error}") from error
-        keys = {item.name for item in fields(cls)}
-        for key in table:
-            if key not in keys:
-                raise _invalid(f"unknown key {key!r}")
+            table = parse(text)
+            check_keys(table, [item.name for item in fields(cls)])
+        except ValueError as error:
+            raise _invalid(str(error)) from error
         defaults = cls()
         return cls(**{key: _value(key, getattr(defaults, key), table[key]) for key in table})
 

@@ -46,8 +46,8 @@ class DailyReleases:
     clock: Callable[[], str] = today
     counting: bool = True
     _read: int = 0
-    _rounds: dict[str, int] = field(default_factory=dict)
-    _values: dict[str, int] = field(default_factory=dict)
+    _rounds: Counter[str] = field(default_factory=Counter)
+    _values: Counter[str] = field(default_factory=Counter)
 
     def check(self, question: Question, policy: Policy) -> None:
         """Raise PolicyRefusedError for a question beyond the limits of the day."""
@@ -57,14 +57,13 @@ class DailyReleases:
         for release in read_releases(lines[self._read :]):
             if answers(release.kind):
                 day = release.time[:10]
-                self._rounds[day] = self._rounds.get(day, 0) + 1
-                self._values[day] = self._values.get(day, 0) + release.values
+                self._rounds[day] += 1
+                self._values[day] += release.values
         self._read = len(lines)
         day = self.clock()
-        values = question.n_values
-        if self._rounds.get(day, 0) + 1 > policy.max_rounds_per_day:
+        if self._rounds[day] + 1 > policy.max_rounds_per_day:
             raise PolicyRefusedError("the site has answered its max_rounds_per_day")
-        if self._values.get(day, 0) + values > policy.max_values_per_day:
+        if self._values[day] + question.n_values > policy.max_values_per_day:
             raise PolicyRefusedError("the question asks for more than max_values_per_day allows")
 
 

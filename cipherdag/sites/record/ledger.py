@@ -239,31 +239,20 @@ class Ledger:
 
         OutputError where the file cannot be written.
         """
-        return self.append(
-            session=b"",
-            round_number=0,
-            algorithm="",
-            kind=kind,
-            values=0,
-            content=b"",
-            protection="",
-            sites=0,
-            digest=b"",
-            question=account,
-        )
+        return self.append(kind=kind, question=account)
 
     def append(
         self,
         *,
-        session: bytes,
-        round_number: int,
-        algorithm: str,
         kind: str,
-        values: int,
-        content: bytes,
-        protection: str,
-        sites: int,
-        digest: bytes,
+        session: bytes = b"",
+        round_number: int = 0,
+        algorithm: str = "",
+        values: int = 0,
+        content: bytes = b"",
+        protection: str = "",
+        sites: int = 0,
+        digest: bytes = b"",
         question: str = "",
     ) -> Release:
         """Record what is about to leave; it is on disk before it leaves.

@@ -117,13 +117,11 @@ class SetUp:
         self._names = plan.names
         check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
-        self._schema = profile.schema
-        self._identity = profile.identity
+        self._profile = profile
         self.plan = plan
         self._read = read
         self._keys = EphemeralKeys.generate()
         self._chance = lasting_chance(profile.identity, plan)
-        self._rows = profile.rows_digest
         self._witness = profile.witness
         self._memory = b""
         if self._witness is not None:
@@ -142,7 +140,7 @@ class SetUp:
             mlkem=self._keys.mlkem_public,
             commitment=commitment(self.plan, self.index, self._chance),
             memory=self._memory,
-            rows=self._rows,
+            rows=self._profile.rows_digest,
         )
 
     def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
@@ -214,7 +212,7 @@ class SetUp:
             context_key=fresh_bytes(SHARED_KEY_BYTES),
             sum_key=fresh_bytes(SHARED_KEY_BYTES),
         )
-        content = encode(SharedContent(context=context, schema=self._schema))
+        content = encode(SharedContent(context=context, schema=self._profile.schema))
         plaintext = encode(self._drawn_secrets)
         sealed = tuple(
             seal(self._pair_keys[later], SECRETS_PURPOSE, plaintext, self._transcript)
@@ -240,10 +238,12 @@ class SetUp:
         graph: KeyGraph,
     ) -> tuple[Keyring, Ready]:
         """The keyring, and the proof of an equal schema; SchemaMismatchError if it is another."""
-        if content.schema != self._schema:
+        if content.schema != self._profile.schema:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
-        proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
+        proof = keyed_digest(
+            secrets.alignment_key, b"schema", self.plan.session, self._profile.schema
+        )
         n_sites, sum_key = len(self._names), MacKey(secrets.sum_key)
         keys = {site: self._pair_keys[site] for site in graph.neighbours(self.index)}
         tests = None
@@ -273,11 +273,11 @@ class SetUp:
         if not needed <= set(self._pair_keys):
             raise KeyAgreementError("a key with one that has a role in secure tests is missing")
         keys = {site: self._pair_keys[site] for site in needed}
-        return Party(context.session, self.index, keys, roles, self._names, self._identity)
+        return Party(context.session, self.index, keys, roles, self._names, self._profile.identity)
 
     def _difference(self, content: SharedContent) -> str:
         """The lines that only one of the two schemas has, for the site's own screen."""
-        here = set(self._schema.decode("utf-8", "replace").splitlines())
+        here = set(self._profile.schema.decode("utf-8", "replace").splitlines())
         theirs = set(content.schema.decode("utf-8", "replace").splitlines())
         return f"only here {sorted(here - theirs)}, only in the study {sorted(theirs - here)}"
 
