@@ -73,11 +73,7 @@ class Parameter:
     """One parameter of an algorithm.
 
     Attributes:
-        name: The field.
-        kind: Type of its value.
-        default: Its default.
         choices: The only values; empty where there are others.
-        range: Range of a number.
         optional: Whether it may be None.
         help: What it is, in one sentence.
         member: Type of each, where the value is a tuple.

@@ -40,11 +40,9 @@ class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
     so that the quotients of the sums are means over the sites whose test is reliable.
 
     Attributes:
-        test: The test.
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions, two bytes each: the rows (x, y) of the triplets with empty S,
             then the rows (x, y, s) of those with one condition, and so on.
-        part: The subroutine that asks.
     """
 
     discloses = sums(Quantity.P_VALUES, Quantity.STRENGTHS, Quantity.TEST_ROWS)
@@ -151,7 +149,6 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
 
     Attributes:
         test: The test of every site.
-        combination: What is added.
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions as in `WeightedEvidence`.
         rows_per_cell: Reliability that the sum needs.

@@ -83,12 +83,10 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
         seed: Seed of the run; a site derives its own from it, the round, its rows and its key.
         belief: Packed aggregate of the last round, as `pack_beliefs` makes it: psi (``paper``), or
             the logits gamma and theta (``code``); empty in the first round.
-        method: Local causal discovery method.
         intervention_type: ``perfect``, or ``imperfect``, which leaves the target its parents and
             only DCDI can take.
         aggregation: ``naive``: weight by rows (Eq. 3), or equally in ``code``; ``proximity``: by
             the reliability of every edge (Eq. 7), or by distance in ``code``.
-        training: Steps and network sizes of the training.
         prior_weight: lambda_prior of Eq. 2; 0 in ``code``.
         reach: Before the first aggregate no pair is an edge, and every belief counts as 1.
     """

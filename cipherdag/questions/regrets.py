@@ -66,12 +66,10 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
     """Asks whether the regret of each graph exceeds each threshold: RFcd, Algorithm 1, line 13.
 
     Attributes:
-        spec: Score and local algorithm.
         families: Packed families that the graphs are made of.
         graphs: Packed graphs: how many families change from one to the next, then which ones.
         n_graphs: Number of graphs, K.
         thresholds: Packed whole multiples of 2**-grid_bits: m for all, or m for each graph.
-        grid_bits: The grid of the regrets.
     """
 
     discloses = of_one(Quantity.WORST_REGRET)

@@ -68,7 +68,6 @@ class JudgedTriples:
     Attributes:
         colliders: The colliders, each with the factor by which p falls as y joins a set, or by
             the other rules the share of separating sets without y.
-        ambiguous: The triples that may be colliders.
         effects: Ambiguous triples whose y is no cause of x or z, but perhaps not adjacent to both.
         clarity: For every judged triple the factor or share that `colliders` hold.
         separated: The pairs (x, z) that some set of neighbours separates.

@@ -48,7 +48,6 @@ class TripleConstraints:
     """Constraints that tests put on the unshielded triples (x, y, z), x < z.
 
     Attributes:
-        colliders: The triples that are colliders.
         ambiguous: The triples of which that is open.
         no_causes: Colliders found by comparing sets without and with y: then y is no cause of x or
             z even if one of the edges is wrong. One separating set does not tell that.
@@ -159,8 +158,6 @@ class Refined:
     Attributes:
         skeleton: Symmetric adjacency, shape (p, p).
         sets: A separating set of every pair x < z without an edge; no subset of it separates.
-        p_values: The p-value of each set.
-        removed: How many edges were removed.
         triples: The constraints on its unshielded triples.
     """
 

@@ -62,7 +62,6 @@ class SiteView:
         min_cell_size: Smallest count of this site that a sum may contain, but for 0.
         device_name: ``auto``, ``cpu`` or ``cuda``.
         budget: Called with how many tables, tests or steps come next; may refuse.
-        keyed: The site's key.
         determined: Which variables follow from others: given these no test of them is done.
         parent: The view whose rows these were resampled from, if they were: tables that it
             withholds are withheld here.

@@ -41,10 +41,8 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan that asked, and what was decided.
 
     Attributes:
-        plan: The plan.
         asked: When it was seen first, in UTC.
         consider: What a person should consider before approving it.
-        decision: What a person decided.
         note: Why it was denied; it stays at the site.
         signature: The site's own, over the plan's digest and the decision.
     """

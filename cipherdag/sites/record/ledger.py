@@ -38,7 +38,6 @@ class ReleaseKind:
 
     Attributes:
         name: What the ledger calls it.
-        phrase: What it is.
         seen: A sentence on who sees what of it; ``{sites}`` is how many a sum covers.
         operations: The requests that it replies to, if always the same.
     """

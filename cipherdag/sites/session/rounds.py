@@ -79,18 +79,13 @@ class Rounds:
     """Answers the rounds of one session.
 
     Attributes:
-        plan: The plan of the session.
         program: Says what is asked; run here as at every other site.
         index: This site's position in the cohort.
-        keys: The keyring that this site's set-up ended in.
-        respondent: Computes this site's answers from its rows.
-        policy: The limits of this site.
         sums: Which sums were opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         record: Keeps the sums, where the site has a folder.
         bits: Recalls, counts and keeps the bits, likewise.
-        read: Reads what every site is sent.
         state: The state of the session; `protocol.states` says which requests it admits.
     """
 
