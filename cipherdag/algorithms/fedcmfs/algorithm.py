@@ -30,11 +30,11 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
     Neighbourhood,
     Part,
+    Ranking,
     Sets,
     Triplets,
     parents_and_children,
 )
-from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.parameters import LEVELS, one_of, preset, require, within
 from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures

@@ -64,44 +64,6 @@ class RFcdOutcome:
     candidates: int
 
 
-def concluded(outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
-    """The best DAG and its CPDAG by name, the regret, its curve and grid."""
-    return LearntGraph.of_dag(
-        facts.names,
-        outcome.dag,
-        cpdag=outcome.arcs,
-        open_edges=facts.determined.without_direction(
-            outcome.arcs | outcome.arcs.T, by_scores=True
-        ),
-        details={
-            "regret": outcome.regret,
-            "regret_curve": list(outcome.curve),
-            "regret_grid": outcome.grid,
-            "candidates": outcome.candidates,
-        },
-    )
-
-
-def reported(conclusion: LearntGraph) -> Report:
-    """The regret in a sentence, and its curve."""
-    details = conclusion.details
-    curve = details["regret_curve"]
-    said = (
-        f"Worst-case regret {details['regret']:.3f} (empty graph {curve[0]:.3f}), to the nearest "
-        f"{details['regret_grid']:g}, after {details['candidates']} candidate graphs"
-    )
-    points = tuple((float(step), float(regret)) for step, regret in enumerate(curve))
-    shown = Curves(
-        title="Worst-case regret",
-        note="How much worse the best graph so far scores at the site where it scores worst, than "
-        "the graph which that site learnt alone.",
-        x_label="step of the search",
-        y_label="regret",
-        series=(Series("worst case over sites", points),),
-    )
-    return Report(panels=(shown,), notes=(Note(said),))
-
-
 OBJECTIVES = {
     "graph": GraphRegretExceeds.discloses,
     "nodewise": FamilyRegretExceeds.discloses,
@@ -177,13 +139,41 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         return over_one_cohort(self._run(facts.n_variables), facts.present)
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
-        return concluded(outcome, facts)
+        return LearntGraph.of_dag(
+            facts.names,
+            outcome.dag,
+            cpdag=outcome.arcs,
+            open_edges=facts.determined.without_direction(
+                outcome.arcs | outcome.arcs.T, by_scores=True
+            ),
+            details={
+                "regret": outcome.regret,
+                "regret_curve": list(outcome.curve),
+                "regret_grid": outcome.grid,
+                "candidates": outcome.candidates,
+            },
+        )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         return OBJECTIVES[self.objective]
 
     def report(self, conclusion: LearntGraph) -> Report:
-        return reported(conclusion)
+        details = conclusion.details
+        curve = details["regret_curve"]
+        said = (
+            f"Worst-case regret {details['regret']:.3f} (empty graph {curve[0]:.3f}), to the "
+            f"nearest {details['regret_grid']:g}, after {details['candidates']} candidate graphs"
+        )
+        points = tuple((float(step), float(regret)) for step, regret in enumerate(curve))
+        shown = Curves(
+            title="Worst-case regret",
+            note="How much worse the best graph so far scores at the site where it scores worst, "
+            "than the graph which that site learnt alone.",
+            x_label="step of the search",
+            y_label="regret",
+            series=(Series("worst case over sites", points),),
+        )
+        return Report(panels=(shown,), notes=(Note(said),))
 
     def _run(self, n_variables: int) -> Asking[RFcdOutcome]:
         objective, grid_bits = self._objective(n_variables), self.searching.grid_bits

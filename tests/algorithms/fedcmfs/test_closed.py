@@ -13,7 +13,7 @@ from labelled_runs import TABLES
 
 from cipherdag import FedCMFS, Federation, Run
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked
+from cipherdag.algorithms.fedcmfs.hiton import EACH_WITH_EACH, Ranking, ranked
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence, WeightedEvidence
