@@ -60,7 +60,7 @@ class _Learnt:
         """Learn the site's best graph under a specification, once a run."""
 
         def learn() -> _Learnt:
-            scores = _make_scores(view)(spec)
+            scores = _scores(view, spec)
             return cls(scores, best_graph(scores))
 
         return view.remember("regrets", spec, learn, most=MOST_SPECIFICATIONS)
@@ -112,17 +112,18 @@ def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatV
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
 
 
-def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
+def _scores(view: SiteView, spec: ScoreSpec) -> LocalScores:
     if view.make_scores is not None:
-        return view.make_scores
+        return view.make_scores(spec)
     if view.table is None or view.parent is not None:
         raise MalformedMessageError("this site scores no graphs")
     return table_scores(
         view.table,
+        spec,
         device=view.device_name,
         spend=view.spend,
         min_cell_size=view.min_cell_size,
-        cell_keys=(lambda: view.cell_keys) if view.min_cell_size > 1 else None,
+        cell_keys=view.cell_keys if view.min_cell_size > 1 else None,
     )
 
 
@@ -140,27 +141,24 @@ def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = N
 
 def table_scores(
     table: SiteTable,
+    spec: ScoreSpec,
     *,
     device: str = "auto",
     spend: Callable[[int], None] | None = None,
     min_cell_size: int = 0,
-    cell_keys: Callable[[], CellKeys] | None = None,
-) -> Callable[[ScoreSpec], LocalScores]:
-    """Makes the scores that questions name, over one site's table.
+    cell_keys: CellKeys | None = None,
+) -> LocalScores:
+    """The scores that a question names, over one site's table.
 
-    They raise MixedTypesError where they do not fit the columns' types. Categories of fewer rows
-    than ``min_cell_size`` are collapsed; without ``cell_keys`` regrets are exact.
+    MixedTypesError where they do not fit the columns' types. Categories of fewer rows than
+    ``min_cell_size`` are collapsed; without ``cell_keys`` regrets are exact.
     """
-
-    def make(spec: ScoreSpec) -> LocalScores:
-        noise: Noise | None = None
-        if cell_keys is not None:
-            about = b"description length" if spec.score == "mdl" else b"likelihood"
-            noise = partial(likelihood_noise, cell_keys(), about)
-        score = _family_score(table, spec, device, min_cell_size, noise)
-        return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
-
-    return make
+    noise: Noise | None = None
+    if cell_keys is not None:
+        about = b"description length" if spec.score == "mdl" else b"likelihood"
+        noise = partial(likelihood_noise, cell_keys, about)
+    score = _family_score(table, spec, device, min_cell_size, noise)
+    return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
 
 
 def _collapsed(

@@ -21,7 +21,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.registry import answer_to, check_visits
-from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
+from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_test
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.descriptions.described import DescribedColumns
@@ -360,7 +360,7 @@ class SiteView:
             test = self.make_test(spec)
         else:
             assert self.table is not None, "tests are made of a table"
-            test = table_tests(self.table, device=self.device_name)(spec)
+            test = table_test(self.table, spec, device=self.device_name)
         if self.budget is not None:
             test = CountedTest(test, self.budget)
         return PossibleTest(test, self.determined) if self.determined else test
