@@ -23,7 +23,7 @@ from markdown_table import table
 from measuring import add_line, parser, read_lines, timed, write_report
 
 from cipherdag import CausalGraph
-from cipherdag.algorithms.fedcd.cycles import without_cycles
+from cipherdag.algorithms.fedcd.report import without_cycles
 from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import DENSITIES

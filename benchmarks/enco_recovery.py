@@ -16,7 +16,7 @@ from categorical_models import INTERVENED, random_model
 from measuring import add_line, parser, read_lines, timed, write_report
 
 from cipherdag import CausalGraph
-from cipherdag.algorithms.fedcd.cycles import without_cycles
+from cipherdag.algorithms.fedcd.report import without_cycles
 from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.methods import learn_belief

@@ -32,7 +32,7 @@ from measuring import add_line, parser, read_lines, timed, write_report
 
 from cipherdag import CausalGraph, FedCD, Federation
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedcd.cycles import without_cycles
+from cipherdag.algorithms.fedcd.report import without_cycles
 from cipherdag.algorithms.parameters import flattened, grouped, options_of
 from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import binary_graph, edge_probability

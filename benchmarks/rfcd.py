@@ -145,7 +145,7 @@ def ges_union(sites, scores, local):
     del sites
     return np.logical_or.reduce(
         [
-            local.setdefault(("ges", k), cpdag_of(matrix_of(best_graph(own, "ges"))))
+            local.setdefault(("ges", k), cpdag_of(matrix_of(best_graph(own))))
             for k, own in enumerate(scores)
         ]
     )

@@ -10,6 +10,7 @@ is `joined` and `moved` together. Answers are summed in the clear, which changes
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fedpc_data import draw
@@ -69,11 +70,12 @@ def site(table, policy: str) -> SiteView:
         least = LEAST if policy == "default" else 0
         return SiteView.of_table(table, min_cell_size=least, device="cpu")
     view = SiteView(table.codes, table.values, table.cardinalities, min_cell_size=LEAST)
-    scores = table_scores(
+    scores = partial(
+        table_scores,
         table,
         device="cpu",
         min_cell_size=LEAST if policy == "joined" else 0,
-        cell_keys=(lambda: view.cell_keys) if policy == "moved" else None,
+        cell_keys=view.cell_keys if policy == "moved" else None,
     )
     return SiteView(None, None, table.cardinalities, make_scores=scores)
 

@@ -32,7 +32,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.skeleton import Skeleton
-from cipherdag.sites.answers.table_tests import table_tests
+from cipherdag.sites.answers.table_tests import table_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ class TableTests(CachedFederatedCITest):
 
     def __init__(self, table: SiteTable, spec: CITestSpec) -> None:
         super().__init__()
-        self._test = table_tests(table, device="cpu")(spec)
+        self._test = table_test(table, spec, device="cpu")
 
     def _ask(self, tests):
         yield from ()

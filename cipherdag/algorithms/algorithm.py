@@ -8,12 +8,14 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from cipherdag.algorithms.parameters import (
+    Parameter,
     check_parameters,
     flattened,
     grouped,
@@ -21,8 +23,6 @@ from cipherdag.algorithms.parameters import (
     parameters_of,
     require,
 )
-from cipherdag.algorithms.published import Published
-from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.findings.graph import LearntGraph
@@ -31,7 +31,55 @@ from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.question import BY_PATIENT, Question
+from cipherdag.questions.question import BY_PATIENT, Asking
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One publication of an algorithm: a paper, or a program.
+
+    Attributes:
+        parameters: The values of parameters that differ from this package's defaults.
+        varied: Parameters that the publication varies or does not state, or that change no result;
+            all others have the value above, or their default.
+        needed: Those of ``varied`` that a caller must give, since no default is right.
+    """
+
+    parameters: Mapping[str, Any]
+    varied: frozenset[str]
+    needed: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+
+    def values(
+        self, title: str, declared: Mapping[str, Parameter], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The publication's parameters that are not defaults, with the values that a caller gives.
+
+        ParameterError where a value contradicts the publication, is of no parameter, or is missing;
+        ``title`` names algorithm and publication.
+        """
+        for name, value in given.items():
+            if name not in declared:
+                raise ParameterError(f"{title} has no parameter '{name}'")
+            fixed = self.parameters.get(name, declared[name].default)
+            if name not in self.varied and value != fixed:
+                raise ParameterError(
+                    f"{name} {value} contradicts {title}: there it is {fixed}",
+                    remedy=f"Leave out {_option(name)}, or --as-published (Python: as_published).",
+                )
+        for name in sorted(self.needed - {*given}):
+            raise ParameterError(
+                f"{title} needs {name}: {declared[name].help}",
+                remedy=f"Say it: {_option(name)}, in Python as_published({name}=...).",
+            )
+        return {**self.parameters, **given}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 EMPTY: tuple[Any, ...] = ("", (), None)
 """Values of a parameter that mean it was not given."""
@@ -80,11 +128,7 @@ class Facts:
             object.__setattr__(self, "names", numbers)
 
     def position(self, name: str) -> int:
-        """The position of a column that a parameter names.
-
-        Raises:
-            ParameterError: There is none.
-        """
+        """The position of a column that a parameter names; ParameterError where there is none."""
         if name not in self.names:
             shown = ", ".join(self.names[:MOST_SHOWN])
             raise ParameterError(
@@ -166,11 +210,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         self.check()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, as scikit-learn asks for them; no parameter has any of its own.
-
-        Args:
-            deep: Not looked at.
-        """
+        """The parameters by name, as scikit-learn asks for them; ``deep`` is not looked at."""
         del deep
         return {name: getattr(self, name) for name in parameters_of(type(self))}
 
@@ -200,11 +240,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         return self
 
     def check(self) -> None:
-        """Refuse parameters that do not go together; each alone is checked already.
-
-        Raises:
-            ParameterError: Some do not.
-        """
+        """Refuse parameters that do not go together (ParameterError); each alone is checked."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -212,11 +248,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         return ()
 
     def check_measured(self, measured: Measured) -> None:
-        """Refuse sites that lack variables; an algorithm that takes them says otherwise.
-
-        Raises:
-            ParameterError: The algorithm needs every variable of every site.
-        """
+        """Refuse sites that lack variables (ParameterError), unless the algorithm takes them."""
         require(
             measured.everywhere,
             f"{self.title} needs every variable of every site; Describe, FedPC and FedFCI take "
@@ -224,11 +256,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         )
 
     def check_visits(self, visits: int) -> None:
-        """Refuse rows that are visits; an algorithm that counts patients says otherwise.
-
-        Raises:
-            ParameterError: The algorithm takes every row for a person.
-        """
+        """Refuse rows that are visits (ParameterError), unless the algorithm counts patients."""
         if visits > 1 and not self.takes_visits:
             raise ParameterError(
                 f"{self.title} with these parameters takes rows for persons, and a site's are "
@@ -237,7 +265,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
             )
 
     @abstractmethod
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, Outcome]:
+    def ask(self, facts: Facts) -> Asking[Outcome]:
         """The run as a generator: yields questions, receives sums, returns its outcome."""
 
     @abstractmethod
@@ -252,10 +280,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """The parameters that had a part in a run, with the values that were used, for its report.
 
         Each setting stands by itself; presets stand only where they differ from the default.
-
-        Args:
-            conclusion: The conclusion of the run.
-            columns: What the columns are; None where only the sites know it.
+        ``columns`` says what the columns are; None where only the sites know it.
         """
         del conclusion, columns
         values = flattened(type(self), self.get_params())

@@ -4,12 +4,12 @@ Source: Friedman, Goldszmidt and Wyner, "Data analysis with Bayesian networks: a
 approach", UAI 1999: the confidence of a feature is the share of replicates whose graph has it.
 
 Leaks:
-    Which rows a site drew nobody else can tell (`cipherdag.sites.answers.resampling`).
+    Which rows a site drew nobody else can tell (`cipherdag.sites.answers.column_answers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.endpoints import endpoints_of
 from cipherdag.questions.gather import gather, map_questions
-from cipherdag.questions.question import Bundle, Question, Resampled
+from cipherdag.questions.question import Asking, Bundle, Question, Resampled
 
 
 class Replicable(Protocol):
@@ -44,24 +44,17 @@ Outcome = TypeVar("Outcome", bound=Replicable)
 
 
 def replicated(
-    run: Generator[Question, FloatVector, Outcome],
-    again: Callable[[], Generator[Question, FloatVector, Outcome]],
+    run: Asking[Outcome],
+    again: Callable[[], Asking[Outcome]],
     *,
     replicates: int,
     seed: int,
     counted: Callable[[Sequence[Outcome]], EdgeCounts],
-) -> Generator[Question, FloatVector, Outcome]:
+) -> Asking[Outcome]:
     """A run and its ``replicates`` over rows that the sites draw anew, in shared rounds.
 
-    Args:
-        run: The run on the sites' rows as they are.
-        again: Starts the run of one replicate.
-        replicates: Number of replicates; with 0 the run alone.
-        seed: Decides which rows the sites draw.
-        counted: Counts the edges of the replicates.
-
-    Raises:
-        ParameterError: The seed of replicates is no number of 64 bits.
+    ``again`` starts the run of one replicate, the seed decides which rows the sites draw, and
+    ``counted`` counts the edges of the replicates. ParameterError for a seed beyond 64 bits.
     """
     if not replicates:
         return (yield from run)
@@ -77,12 +70,10 @@ def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
     return EdgeCounts.of([endpoints_of(outcome.arcs) for outcome in outcomes], "---")
 
 
-def resampled(
-    asking: Generator[Question, FloatVector, Outcome], *, replicate: int, seed: int
-) -> Generator[Question, FloatVector, Outcome]:
+def resampled(asking: Asking[Outcome], *, replicate: int, seed: int) -> Asking[Outcome]:
     """Run a search in as many rounds over rows that the sites resample; see `Resampled`."""
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         parts = tuple(
             Resampled(question=part, replicate=replicate, seed=seed) for part in question.parts
         )

@@ -21,8 +21,6 @@ class Circumstances:
     """What the choice depends on.
 
     Attributes:
-        kind: The kind of the columns.
-        n_sites: Number of sites.
         incomplete: Largest share of a site's rows that miss a value.
         overlapping: Whether sites measured different columns.
         visits: Whether some site's rows are visits of patients.
@@ -40,9 +38,7 @@ class Rule:
     """A rule of the choice.
 
     Attributes:
-        algorithm: The name of the algorithm.
         reason: Why it is taken: the circumstance and what follows, one sentence.
-        applies: Whether the rule is about these circumstances.
     """
 
     algorithm: str

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.questions.gather import map_questions
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 
 Outcome = TypeVar("Outcome")
 
 
-def over_one_cohort(
-    asking: Generator[Question, FloatVector, Outcome], present: Presence
-) -> Generator[Question, FloatVector, Outcome]:
-    """Pass a search's questions on until a site leaves.
+def over_one_cohort(asking: Asking[Outcome], present: Presence) -> Asking[Outcome]:
+    """Pass a search's questions on until a site leaves; then SiteUnreachableError.
 
     A maximum learnt before need not hold for the sites that remain. To ask again for what was
     disclosed with the site that left would show that site's answer.
-
-    Raises:
-        SiteUnreachableError: A sum covers fewer sites than the one before.
     """
     covered = present.n_sites
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         sums = yield question
         if present.n_sites != covered:
             raise SiteUnreachableError(

@@ -23,7 +23,7 @@ import numpy as np
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.knowledge import Knowledge
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
+from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 
 NO_LIMIT = -1
 """How a whole number that may be None is written where None cannot be."""
@@ -73,11 +73,7 @@ class Parameter:
     """One parameter of an algorithm.
 
     Attributes:
-        name: The field.
-        kind: Type of its value.
-        default: Its default.
         choices: The only values; empty where there are others.
-        range: Range of a number.
         optional: Whether it may be None.
         help: What it is, in one sentence.
         member: Type of each, where the value is a tuple.
@@ -182,12 +178,7 @@ def one_of(default: str, choices: Iterable[str]) -> Any:
 
 
 def settings(default: Any, ranges: Mapping[str, Range] | None = None) -> Any:
-    """A field that holds a frozen type of settings, each of them an option.
-
-    Args:
-        default: The default settings.
-        ranges: The ranges of settings whose type declares none.
-    """
+    """A field that holds a frozen type of settings, each an option; some are given ``ranges``."""
     return field(default=default, metadata={"parts": ranges or {}})
 
 
@@ -240,8 +231,7 @@ def flattened(algorithm: type, values: Mapping[str, Any]) -> dict[str, Any]:
 def grouped(algorithm: type, flat: Mapping[str, Any]) -> dict[str, Any]:
     """The values of an algorithm's parameters, from values in which each setting stands by itself.
 
-    Raises:
-        ParameterError: A setting is of another type, or beyond its range.
+    ParameterError where a setting is of another type, or beyond its range.
     """
     values: dict[str, Any] = {}
     for name, known in parameters_of(algorithm).items():
@@ -256,12 +246,9 @@ def grouped(algorithm: type, flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parameters(algorithm: object) -> None:
-    """Refuse a value of the wrong type, out of its range, or not among the choices.
+    """Refuse (ParameterError) a value of the wrong type, out of its range, or not a choice.
 
     Scalars of numpy become Python's, since a plan can hold only these.
-
-    Raises:
-        ParameterError: The first such value.
     """
     cls: Any = type(algorithm)
     for name, parameter in parameters_of(cls).items():

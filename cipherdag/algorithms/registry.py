@@ -33,11 +33,7 @@ PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")
 
 
 def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
-    """The class of a name, such as "fedpc".
-
-    Raises:
-        ParameterError: There is no such algorithm.
-    """
+    """The class of a name, such as "fedpc"; ParameterError where there is none."""
     defined = ALGORITHMS.get(name) or _installed().get(name)
     if defined is None:
         installed = ", ".join(algorithm_names())
@@ -63,8 +59,7 @@ def _installed() -> dict[str, str]:
 def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, Any]:
     """The algorithm of a name with its parameters, as JSON, TOML or options say them.
 
-    Raises:
-        ParameterError: There is no such algorithm or parameter, or it is out of its range.
+    ParameterError where there is no such algorithm or parameter, or it is out of its range.
     """
     cls = algorithm_class(name)
     from cipherdag.algorithms.parameters import flattened, grouped, options_of
@@ -80,11 +75,7 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
 
 
 def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
-    """The algorithm that a caller gives, or the one of a name with its default parameters.
-
-    Raises:
-        ParameterError: There is no algorithm of this name, or it is neither algorithm nor name.
-    """
+    """The algorithm that a caller gives, or the default one of a name; else ParameterError."""
     from cipherdag.algorithms.algorithm import Algorithm
 
     if isinstance(given, type):
@@ -111,9 +102,6 @@ def program_digest(name: str) -> str:
 
     These are the `PROGRAM_ROOMS`, ``arrays.py`` and ``predicates.py`` of this package; and, of an
     algorithm that another package defines, every file of that package or module.
-
-    Raises:
-        ParameterError: There is no such algorithm.
     """
     package = Path(__file__).parents[1]
     files = [file for room in PROGRAM_ROOMS for file in (package / room).rglob("*.py")]

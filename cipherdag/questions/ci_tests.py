@@ -65,10 +65,7 @@ _KINDS = (
     ),
     CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=_ALL),
     CITestKind(
-        "kci",
-        {"continuous": "kci", "mixed": "kci"},
-        two_categories=True,
-        offered=("fedpc",),
+        "kci", {"continuous": "kci", "mixed": "kci"}, two_categories=True, offered=("fedpc",)
     ),
 )
 CI_TESTS = {kind.name: kind for kind in _KINDS}
@@ -114,10 +111,8 @@ def offered_tests(algorithm: str) -> tuple[str, ...]:
 def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: bool = True) -> str:
     """Say which options to run with, by algorithm, where a test does not take the columns.
 
-    Args:
-        columns: What the site's columns are.
-        refused: The test that does not take them; only algorithms that offer it are named.
-        two_categories: Whether every discrete column has two categories at most.
+    Only algorithms that offer the refused test are named. ``two_categories``: whether every
+    discrete column has two at most.
     """
     parts = []
     for algorithm in ("fedcmfs",) if refused.scored else refused.offered or _ALL:
@@ -137,11 +132,7 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
 
 
 def tests_of(counts: Sequence[int]) -> str:
-    """The number of tests, and how many other variables they condition on, in words.
-
-    Args:
-        counts: How many tests condition on 0, 1, 2, ... variables.
-    """
+    """The number of tests, given how many condition on 0, 1, 2, ... other variables, in words."""
     sizes = [size for size, count in enumerate(counts) if count]
     noun = "test" if sum(counts) == 1 else "tests"
     tests = f"{sum(counts):,} {noun} of pairs"

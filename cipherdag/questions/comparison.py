@@ -12,20 +12,20 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]
 MOST_THRESHOLDS = 4095  # of one group in one round
 
 
-def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVector]:
+def secure_any(question: Question) -> Asking[BoolVector]:
     """Ask one comparison; whether any site exceeds, shape (length,)."""
     answer = yield question
     return answer > 0.0
@@ -33,21 +33,15 @@ def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVecto
 
 def secure_max(
     ask: Ask, upper: IndexArray, *, arity: int = 16, present: Presence | None = None
-) -> Generator[Question, FloatVector, IndexArray]:
-    """The largest value over all sites of every group, for whole numbers in 0..upper.
+) -> Asking[IndexArray]:
+    """The largest value over all sites of every group, for whole numbers in 0..upper, shape (G,).
 
-    Args:
-        ask: Makes the question "is your value larger than each threshold?" from thresholds of
-            shape (G, arity - 1); a site's answer is 0/1 row by row.
-        upper: Largest possible value of each group, shape (G,), declared and public.
-        arity: Parts that a round cuts the remaining interval into; 16 takes 5 rounds and 75 words
-            a group for 20 bits, 2 takes 20 rounds and 20 words.
-        present: How many sites the sums cover, where one may leave in between.
-
-    Returns:
-        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds. A group is -1 where a
-        site left after the lower bound had risen, and no threshold was exceeded since: the bound
-        may rest on that site alone.
+    ``ask`` makes the question "is your value larger than each threshold?" from thresholds of shape
+    (G, arity - 1); a site's answer is 0/1 row by row. A round cuts the remaining interval into
+    ``arity`` parts, so there are ceil(log(upper.max() + 1) / log(arity)): 16 parts take 5 rounds
+    and 75 words a group for 20 bits, 2 parts 20 rounds and 20 words. A group is -1 where a site
+    left, as ``present`` says, after the lower bound had risen, and no threshold was exceeded since:
+    the bound may rest on that site alone.
     """
     low = np.zeros_like(upper)
     high = upper.copy()
@@ -71,7 +65,7 @@ def secure_max(
 
 def secure_min(
     ask: Ask, upper: IndexArray, *, arity: int = 16, present: Presence | None = None
-) -> Generator[Question, FloatVector, IndexArray]:
+) -> Asking[IndexArray]:
     """The smallest value over all sites of every group, shape (G,), for whole numbers in 0..upper.
 
     As `secure_max`, but ``ask`` makes the question "is your value below each threshold?"; -1 where
@@ -101,25 +95,15 @@ def secure_lowest(
     keep: int,
     sizes: IndexArray | None = None,
     words: int = 1 << 14,
-) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
-    """The groups with the ``keep`` smallest maxima over sites, and these maxima.
+) -> Asking[tuple[IndexArray, IndexArray]]:
+    """The groups with the ``keep`` smallest maxima over sites, ascending, and these maxima.
 
     A group is dropped as soon as ``keep`` others are known to lie below it, so that most groups are
-    asked about in the first round only.
-
-    Args:
-        ask: Makes the question "is your value larger than each threshold?" about some groups, from
-            their positions and thresholds of shape (groups, m), or (1, m) for all groups.
-        n_groups: Number of groups, K.
-        lowest: Smallest possible value.
-        highest: Largest value of interest; a group whose maximum is larger is dropped.
-        near: Where the smallest maxima are expected; the first thresholds lie close to it.
-        keep: How many groups are wanted; groups that tie with the last one are kept as well.
-        sizes: How many of ``keep`` each group counts as, shape (K,); 1 by default.
-        words: About how many words a round may take; at least 4 thresholds a group are asked.
-
-    Returns:
-        Positions of the groups kept, ascending, and their maxima.
+    asked about in the first round only, or where its maximum is above ``highest``. Each counts as
+    many as ``sizes`` says, 1 by default; groups that tie with the last one are kept as well. The
+    first thresholds lie close to ``near``. ``ask`` is as for `secure_max`, about some groups by
+    their positions, with thresholds of shape (groups, m), or (1, m) for all of them. A round takes
+    about so many ``words``; at least 4 thresholds a group are asked.
 
     Leaks:
         Of every group whether its maximum lies above the thresholds asked; the thresholds follow

@@ -15,10 +15,7 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
 from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
-from cipherdag.questions.pooled_data import (
-    check_categories,
-    check_cells,
-)
+from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.question import Question
 
 MOST_MARKS = 1024
@@ -28,10 +25,8 @@ class _Described(OnScales, Question, frozen=True):
     """Base of questions about single columns, whose numbers are on common scales.
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         origins: Packed 64-bit floats, one per continuous column, that are taken off its numbers.
         units: Packed binary exponents of what the numbers are then divided by, likewise.
-        max_rows: Declared bound of a site's rows.
     """
 
     categories: tuple[int, ...]
@@ -57,10 +52,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     values that it leaves out, or counts twice, some of, so that their number tells of no few.
     """
 
-    discloses = (
-        *of_any(Quantity.LEFT_OUT),
-        *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS),
-    )
+    discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS))
     countable = True
     by_patient = True
 

@@ -55,15 +55,9 @@ def segments(encodings: Sequence[Encoding], sums: FloatVector) -> list[FloatVect
 
 
 def require_possible(about: str, what: str, *, holds: object) -> None:
-    """Refuse sums that each lie in their range, but that no answers add up to.
+    """Refuse (AggregateRangeError) sums that each lie in their range, but no answers add up to.
 
-    Args:
-        about: What was asked, as the question's label has it.
-        what: The impossible thing that the sums would say.
-        holds: The condition on the sums; what is false makes them impossible.
-
-    Raises:
-        AggregateRangeError: ``holds`` is false.
+    ``about`` is the label of what was asked, ``what`` the impossible thing that they would say.
     """
     if not holds:
         raise AggregateRangeError(f"no answers add up to the sums of '{about}': {what}")

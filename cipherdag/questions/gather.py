@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from cipherdag.arrays import FloatVector
-from cipherdag.questions.question import Bundle, Question
+from cipherdag.questions.question import Asking, Bundle, Question
 from cipherdag.questions.verdicts import VERDICT_VALUES
 
 Outcome = TypeVar("Outcome")
@@ -14,21 +14,13 @@ Other = TypeVar("Other")
 
 
 def gather(
-    searches: Sequence[Generator[Question, FloatVector, Outcome]],
-    *,
-    most_values: int | None = None,
-) -> Generator[Question, FloatVector, list[Outcome]]:
-    """Advance all searches by one question each per round, and return what they return.
+    searches: Sequence[Asking[Outcome]], *, most_values: int | None = None
+) -> Asking[list[Outcome]]:
+    """Advance all searches by one question each per round, and return what they return, in order.
 
-    Args:
-        searches: Generators that yield questions, receive the sum of the answers and return an
-            outcome. They need not ask equally many questions.
-        most_values: Most values of a round with several questions: more are asked in more rounds.
-            No question is cut.
-
-    Returns:
-        The outcomes in the order of ``searches``; as many rounds as the longest search asks, or
-        more with ``most_values``, or where some ask for verdicts and others for sums.
+    They need not ask equally many. As many rounds as the longest asks, or more where some ask for
+    verdicts and others for sums, or where a round of several questions would have more than
+    ``most_values``; no question is cut.
     """
     outcomes: dict[int, Outcome] = {}
     waiting: dict[int, Question] = {}
@@ -45,20 +37,16 @@ def gather(
     return [outcomes[number] for number in range(len(searches))]
 
 
-def gather_two(
-    first: Generator[Question, FloatVector, Outcome],
-    second: Generator[Question, FloatVector, Other],
-) -> Generator[Question, FloatVector, tuple[Outcome, Other]]:
+def gather_two(first: Asking[Outcome], second: Asking[Other]) -> Asking[tuple[Outcome, Other]]:
     """Advance two searches of different kinds in shared rounds; see `gather`."""
-    searches: list[Generator[Question, FloatVector, object]] = [first, second]
+    searches: list[Asking[object]] = [first, second]
     one, other = yield from gather(searches)
     return cast("Outcome", one), cast("Other", other)
 
 
 def map_questions(
-    asking: Generator[Question, FloatVector, Outcome],
-    answer: Callable[[Question], Generator[Question, FloatVector, FloatVector]],
-) -> Generator[Question, FloatVector, Outcome]:
+    asking: Asking[Outcome], answer: Callable[[Question], Asking[FloatVector]]
+) -> Asking[Outcome]:
     """Run a search, each of its questions answered by the questions that ``answer`` asks."""
     try:
         question = next(asking)
@@ -93,7 +81,7 @@ def _bundle(questions: list[Question]) -> Question:
 
 def _advance(
     number: int,
-    search: Generator[Question, FloatVector, Outcome],
+    search: Asking[Outcome],
     sums: FloatVector | None,
     waiting: dict[int, Question],
     outcomes: dict[int, Outcome],

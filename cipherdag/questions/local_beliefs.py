@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 from cipherdag.questions.disclosure import Quantity, coarse, sums
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
 InterventionType = Literal["perfect", "imperfect"]
@@ -76,30 +76,19 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
     policy restricts small counts leaves out experiments of fewer rows than its ``min_cell_size``,
     counts the others in steps, and rounds weights and weighted beliefs (ADR 49).
 
+    What is not listed is as in `cipherdag.algorithms.fedcd.algorithm.Averaging`.
+
     Attributes:
-        n_variables: Number of aligned variables, p.
         round: Number of the federated round, from 1.
         seed: Seed of the run; a site derives its own from it, the round, its rows and its key.
         belief: Packed aggregate of the last round, as `pack_beliefs` makes it: psi (``paper``), or
             the logits gamma and theta (``code``); empty in the first round.
-        method: Local causal discovery method.
         intervention_type: ``perfect``, or ``imperfect``, which leaves the target its parents and
             only DCDI can take.
-        reference: What is exchanged: probabilities (``paper``) or logits (``code``).
         aggregation: ``naive``: weight by rows (Eq. 3), or equally in ``code``; ``proximity``: by
             the reliability of every edge (Eq. 7), or by distance in ``code``.
-        start: ``paper`` only: whether training starts from psi itself (``expected``) or from a
-            draw of Ber(psi) (``sampled``).
-        training: Steps and network sizes of the training.
         prior_weight: lambda_prior of Eq. 2; 0 in ``code``.
-        sharpness: beta of Eq. 7.
-        full_mass: Rows of an intervention from which on its mass is 1.
-        reach: Which pairs an intervention makes reliable: the ``edges`` that mass flows along, all
-            pairs whose ``tails`` it reaches, or also those at whose heads it starts (``ends``).
-            Before the first aggregate no pair is an edge, and every belief counts as 1.
-        decay: ``code`` only: factor of the weight per edge of distance.
-        least_weight: ``code`` only: weight where no intervention is upstream.
-        max_rows: Declared bound of a site's rows.
+        reach: Before the first aggregate no pair is an edge, and every belief counts as 1.
     """
 
     discloses = (

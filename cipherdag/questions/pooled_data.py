@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 from cipherdag.questions.disclosure import Quantity, coarse, of_any, rounded, sums
 from cipherdag.questions.encodings import (
     LARGEST_UNIT,
@@ -23,7 +24,6 @@ from cipherdag.questions.encodings import (
     segments,
 )
 from cipherdag.questions.question import KINDS_ALONE, PATIENTS_COUNTED, Question, tag_of
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
 """Most categories of a column, and most cells of one table, that any site counts."""
@@ -48,8 +48,6 @@ class Columns(Question, frozen=True, tag="columns"):
     counts answers 0 where it has too few rows, or values of a column, to disclose.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
-        max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
         few: Whether to say which variables have numbers of few values that tell small counts.
         marks: Whether to answer the hints of continuous variables; else nothing is said of values.
@@ -129,11 +127,7 @@ class Columns(Question, frozen=True, tag="columns"):
         return np.concatenate([first, *marks, last])
 
     def read(self, sums: FloatVector) -> ColumnKinds:
-        """Decode the sums over the sites.
-
-        Raises:
-            AggregateRangeError: They contradict each other.
-        """
+        """Decode the sums over the sites; AggregateRangeError where they contradict each other."""
         p = self.n_variables
         header, *patients, categories, location = (parts := segments(self.encodings, sums))[:-5]
         *marks, flags = parts[-5:]
@@ -218,7 +212,6 @@ class VariableSets(Question, frozen=True):
         counts: How many sets have 1, 2, ... variables.
         members: Packed positions, two bytes each, ascending within a set: the sets of one
             variable, then those of two, and so on.
-        max_rows: Declared bound of a site's rows.
     """
 
     categories: tuple[int, ...]
@@ -295,11 +288,9 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         counts weigh rows at random where ``centred``, and else give no column of few values.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
         variables: Packed positions of the columns, ascending; no site misses a value in them.
         origins: Packed 64-bit floats, one per column.
         units: Packed binary exponents, one per column.
-        max_rows: Declared bound of a site's rows.
         centred: Whether each site takes its own means off first: the sums are 0 then.
         standardised: A byte for every column, 1 where each site also divides by its own standard
             deviation, so that the squares add up to the rows; empty for none.

@@ -13,9 +13,9 @@ Leaks:
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from importlib import import_module
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -47,7 +47,9 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     The last segment of an answer has one value for each part, such as a test, and is above 0 where
     the site contributes to it; a question of which that does not hold overrides `n_parts`,
-    `contributes` and `value_mask`.
+    `contributes` and `value_mask`. Of kinds that have them ``n_variables`` is the number of aligned
+    variables, p, ``categories`` that of each variable's categories, 0 for a number, shape (p,), and
+    ``max_rows`` the declared bound of a site's rows.
     """
 
     discloses: ClassVar[tuple[Disclosure, ...]]
@@ -83,11 +85,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return joined(*(each.discloses for each in self.encodings if each.length))
 
     def check_declared(self, declared: Iterable[Disclosure]) -> None:
-        """Refuse to open anything but what was declared, and so approved, before the run.
-
-        Raises:
-            PolicyRefusedError: It opens something else, or does not say what.
-        """
+        """Refuse (PolicyRefusedError) to open what was not declared, and so approved, before."""
         said = [each.quantity.value for each in joined({*self.disclosures} - {*declared})]
         if any(each.length and not each.discloses for each in self.encodings):
             said.append("what it does not name")
@@ -115,9 +113,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
         """Whether a study has the columns that it is about, where it names them or their number.
 
-        Args:
-            categories: Number of categories of every variable, 0 for a number.
-            ordered: Variables with three or more categories in an order, ascending.
+        ``ordered`` variables have three or more categories in an order, ascending.
         """
         del ordered
         named = getattr(self, "categories", categories)
@@ -162,11 +158,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.n_values
 
     def predicates(self, n_sites: int) -> Predicates:
-        """Which comparisons of the sums over ``n_sites`` sites are opened.
-
-        Raises:
-            ParameterError: It opens sums.
-        """
+        """Which comparisons of sums over ``n_sites`` sites are opened; ParameterError for sums."""
         del n_sites
         raise ParameterError("sums and bits are disclosed, but not in one round")
 
@@ -197,16 +189,16 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return np.where(self.value_mask(parts), answer, 0.0)
 
 
+Outcome = TypeVar("Outcome")
+Asking = Generator[Question, FloatVector, Outcome]
+"""A search: it yields questions, receives the sum of the answers to each, returns its outcome."""
+
+
 class Resampled(Question, frozen=True, tag="resampled"):
     """A question about rows that the site draws from its own, as many, with replacement.
 
     Which rows it draws depends on the seed, the number of the replicate, the rows themselves and
     the site's key, so nobody but the site knows them. The answer is that of the question.
-
-    Attributes:
-        question: What is asked of the rows drawn.
-        replicate: 1 for the first.
-        seed: Seed of the run.
     """
 
     discloses = once_more(Quantity.RESAMPLED)
@@ -271,7 +263,6 @@ class Bundle(Question, frozen=True, tag="bundle"):
 
     @property
     def tags(self) -> frozenset[str]:
-        """The tags of the parts."""
         return frozenset[str]().union(*(part.tags for part in self.parts))
 
     @property
@@ -300,9 +291,8 @@ def question_kinds() -> dict[str, type[Question]]:
     """All kinds of questions by tag: the subclasses of `Question` in every module of this room.
 
     A bundle is no kind of its own.
-
-    Raises:
-        TypeError: A kind does not say what it discloses, or two have one tag.
+    A bundle is no kind of its own. TypeError where a kind does not say what it discloses, or two
+    have one tag.
     """
     for module in pkgutil.walk_packages(questions.__path__, f"{questions.__name__}."):
         import_module(module.name)

@@ -38,14 +38,12 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
         variables does; with interactions, the counts of a table of all of them.
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
         units: Packed binary exponents that it is then divided by, shape (p,).
         lengths: Packed 16-bit numbers of every model: of predictors, of further variables (rows
             must be complete in them, too), and of predictors that interact.
         members: Packed 16-bit positions of every model: response, predictors, further variables.
         coefficients: Packed 64-bit floats of all models.
-        max_rows: Declared bound of a site's rows.
         site_effect: Whether every site has constants of its own.
         ordered: Positions of the variables with three or more categories in an order, ascending.
     """

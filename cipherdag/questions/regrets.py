@@ -28,8 +28,6 @@ from cipherdag.questions.question import Question
 MAX_REGRET_BITS = 32  # a regret lies within 2**32 of the score's unit; a site refuses beyond
 REGRET_GRID_LIMIT = 20
 
-Learner = Literal["ges", "hill-climbing", "exact"]
-
 
 class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A score that the sites use, and the algorithm that learns their best graph.
@@ -37,12 +35,11 @@ class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         score: ``bic``: of a linear Gaussian model for continuous columns, of tables for discrete
             ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
-        learner: ``ges``: greedy equivalence search; ``hill-climbing``: over DAGs; ``exact``:
-            dynamic programming, for at most 10 variables.
+        learner: ``ges``: greedy equivalence search.
     """
 
     score: Literal["bic", "mdl"] = "bic"
-    learner: Learner = "ges"
+    learner: Literal["ges"] = "ges"
 
 
 def largest_on_grid(grid_bits: int) -> int:
@@ -69,13 +66,10 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
     """Asks whether the regret of each graph exceeds each threshold: RFcd, Algorithm 1, line 13.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
-        spec: Score and local algorithm.
         families: Packed families that the graphs are made of.
         graphs: Packed graphs: how many families change from one to the next, then which ones.
         n_graphs: Number of graphs, K.
         thresholds: Packed whole multiples of 2**-grid_bits: m for all, or m for each graph.
-        grid_bits: The grid of the regrets.
     """
 
     discloses = of_one(Quantity.WORST_REGRET)
@@ -102,8 +96,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
     def graph_rows(self) -> IndexArray:
         """The index of each variable's family in the list, for every graph, shape (K, p).
 
-        Raises:
-            ValueError: The packed graphs cannot have been made by `pack_graphs`.
+        ValueError where the packed graphs cannot have been made by `pack_graphs`.
         """
         return _unpack_graphs(self.graphs, self.n_graphs, self.family_list(), self.n_variables)
 
@@ -217,11 +210,7 @@ def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
 
 
 def pack_thresholds(thresholds: IndexArray) -> bytes:
-    """Pack thresholds: m, then the numbers row by row.
-
-    Args:
-        thresholds: Shape (1, m) if all graphs share them, else (K, m).
-    """
+    """Pack thresholds, shape (K, m), or (1, m) if all graphs share them: m, then row by row."""
     numbers = np.concatenate([[thresholds.shape[1]], thresholds.ravel()])
     return np.ascontiguousarray(numbers, dtype="<i8").tobytes()
 

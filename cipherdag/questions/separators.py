@@ -24,7 +24,6 @@ class SeparatorSearch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The candidate separating sets of some non-adjacent pairs of a skeleton.
 
     Attributes:
-        skeleton: Final skeleton of FedSkele.
         pairs: Packed pairs (x, z), x < z; a pair is called a group below.
         test: The test whose independence a candidate must show.
         pool: ``either``: subsets of ne(x), then those of ne(z) (FedPC, section 3.2.2, phase 1);
@@ -188,7 +187,6 @@ class _OfSearch(Question, frozen=True):
 
     @property
     def n_variables(self) -> int:
-        """Number of aligned variables, p."""
         return self.search.skeleton.n_variables
 
 
@@ -257,7 +255,6 @@ class CandidateScores(_OfSearch, frozen=True, tag="scores"):
 
     Attributes:
         first: Where the slice starts.
-        count: How many candidates it has.
         score: ``mean``: n p and n, where n is the site's rows and 0 for an unreliable test
             (FedPC, section 5, first strategy); ``vote``: 1 where the site finds independence
             (second strategy).

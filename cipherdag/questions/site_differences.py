@@ -49,13 +49,11 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         by subtraction.
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         origins: Packed 64-bit floats: about where each continuous column lies, shape (p,).
         units: Packed binary exponents: about how far it spreads, shape (p,).
         counts: How many sets have 0, 1, 2, ... variables that are given.
         members: Packed positions, two bytes each: the variable, then those given, ascending and
             discrete; sets of fewer given variables first.
-        max_rows: Declared bound of a site's rows.
     """
 
     discloses = (
@@ -126,10 +124,7 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         widths = self.widths()
         most = 16.0 * (self.max_rows + 1)
         share = Encoding(
-            int(widths.sum()),
-            most,
-            noisy(Quantity.SHARES),
-            resolution_bits=finest_grid(most),
+            int(widths.sum()), most, noisy(Quantity.SHARES), resolution_bits=finest_grid(most)
         )
         return (
             share,

@@ -93,7 +93,6 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
 
     @property
     def n_variables(self) -> int:
-        """Number of aligned variables, p."""
         return self.skeleton.n_variables
 
     @property

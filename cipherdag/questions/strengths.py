@@ -6,11 +6,10 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, WeightedEvidence
 from cipherdag.questions.disclosure import Quantity, bits
 from cipherdag.questions.encodings import segments, unpack_integers
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 STEPS = 16
 """How many steps a power of four has, in which amounts are compared with it."""
@@ -58,7 +57,6 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
 
     @property
     def n_verdicts(self) -> int:
-        """One verdict per comparison."""
         return len(self.pairs) // 16
 
     def pair_array(self) -> IndexArray:
@@ -108,7 +106,6 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
 
     @property
     def n_verdicts(self) -> int:
-        """One verdict per power."""
         return POWERS
 
     def words(self, answer: FloatVector) -> IndexArray:

@@ -14,14 +14,12 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 
 
 class ContributorCounts(Question, frozen=True, tag="contributors"):
@@ -48,9 +46,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 class Suppressed(Question, frozen=True, tag="covered"):
     """The question with zeros for the parts to which too few sites contribute.
 
-    Attributes:
-        question: What is asked.
-        enough: One bit per part, packed: whether enough sites contribute.
+    ``enough`` has a packed bit for each part: whether enough sites do.
     """
 
     discloses = ()
@@ -93,18 +89,11 @@ def _check_countable(question: Question) -> None:
         raise ValueError("the sites that contribute to a question of this kind are not counted")
 
 
-def sum_with_threshold(
-    question: Question, min_contributors: int
-) -> Generator[Question, FloatVector, FloatVector]:
+def sum_with_threshold(question: Question, min_contributors: int) -> Asking[FloatVector]:
     """The sums of a question, of the parts that at least ``min_contributors`` sites contribute to.
 
-    Args:
-        question: What is asked.
-        min_contributors: With 1 the question is asked without a count.
-
-    Returns:
-        The sums, zero for the other parts. The count takes one round more; the question itself is
-        not asked where no part is left.
+    Other parts are 0. The count takes one round more; with 1 there is none. The question itself is
+    not asked where no part is left.
     """
     if min_contributors <= 1:
         return (yield question)
@@ -112,9 +101,7 @@ def sum_with_threshold(
     return (yield from open_unsuppressed(question, np.rint(counts) >= min_contributors))
 
 
-def open_unsuppressed(
-    question: Question, enough: BoolVector
-) -> Generator[Question, FloatVector, FloatVector]:
+def open_unsuppressed(question: Question, enough: BoolVector) -> Asking[FloatVector]:
     """The sums of the parts with enough contributors, zero for the others.
 
     No round where there is no such part, unless the question `opens_without_parts`.

@@ -99,10 +99,9 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
         return self.question.skeleton.n_edges
 
     def share(self) -> Fraction:
-        """The largest share of votes, among the sites with a test, that removes an edge.
+        """The largest share of votes, among sites with a test, that removes an edge.
 
-        Raises:
-            ValueError: The table is not one of more votes than a share.
+        ValueError where the table is not one of more votes than a share.
         """
         first, *rest = self.needed
         share = max(Fraction(votes - 1, able) for able, votes in enumerate(rest, start=1))
@@ -177,10 +176,6 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
             not 0 <= value <= self.largest * k for k, value in enumerate(self.critical, start=1)
         ):
             raise ValueError("critical values lie in what so many sites can have")
-
-    @property
-    def label(self) -> str:
-        return self.question.label
 
     @property
     def says_dependent(self) -> bool:
@@ -299,14 +294,8 @@ def finest_grid_that_fits(
 ) -> tuple[int, int]:
     """A site's largest amount on the finest grid whose sums have `SUM_BITS` bits, and the grid.
 
-    Args:
-        largest: What it is on a grid of ``2**-bits``.
-        n_sites: How many sites there are.
-        otherwise: What to say where no grid is coarse enough.
-        most: Bits of the grid at most.
-
-    Raises:
-        ParameterError: No grid is coarse enough.
+    ``largest`` says what it is on a grid of ``2**-bits``, of at most ``most`` bits. ParameterError,
+    saying ``otherwise``, where no grid is coarse enough.
     """
     for grid_bits in range(most, -1, -1):
         amount = largest(grid_bits)

@@ -31,8 +31,7 @@ class Inside:
 def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[str, str]) -> None:
     """Make a folder that only its owner may enter, with folders and files in it.
 
-    Raises:
-        OutputError: The folder exists and is not empty, or cannot be made.
+    OutputError where the folder exists and is not empty, or cannot be made.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,10 +49,8 @@ def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[st
 def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
     """Hold a lock on a file until this process ends or closes the returned descriptor.
 
-    Raises:
-        SiteNotReadyError: Another process holds it for longer than ``wait_s`` seconds, or this
-            system has no such locks, as Windows.
-        OutputError: The file cannot be made.
+    SiteNotReadyError where another process holds it for longer than ``wait_s`` seconds, or this
+    system has no such locks, as Windows. OutputError where the file cannot be made.
     """
     try:
         import fcntl

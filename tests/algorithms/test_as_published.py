@@ -17,7 +17,7 @@ from regretting import every_dag, gaussian, linear_sites, worst_regrets
 from cipherdag import FedBOSS, FedCD, FedCMFS, Federation, FedPC, Policy, RFcd, Run
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.parameters import flattened
-from cipherdag.algorithms.rfcd.objectives import Valued
+from cipherdag.algorithms.rfcd.searches import Valued
 from cipherdag.errors import ParameterError, SiteNotReadyError
 from cipherdag.findings.features import SelectedFeatures
 from cipherdag.findings.graph import LearntGraph

@@ -25,7 +25,7 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.approvals import Person
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget
-from cipherdag.sites.record.asked_bits import AskedLine
+from cipherdag.sites.record.opened_sums import AskedLine
 from cipherdag.sites.session.handshake import SetUp
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))

@@ -14,7 +14,7 @@ from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.session.round import Coverage
 
 EVERY = 4
 SLOW = {"fedcd": 30}

@@ -15,7 +15,7 @@ from driving import drive
 
 from cipherdag import Federation, RFcd, Schema
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.rfcd.objectives import WorstGraphRegret
+from cipherdag.algorithms.rfcd.searches import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
@@ -190,10 +190,8 @@ def test_regrets_by_default_fit_thousands_of_tables_and_none_near(seed, monkeypa
 
 def scores_of(table, score="bic", least=LEAST):
     pool = SiteView(table.codes, table.values, table.cardinalities, min_cell_size=least)
-    blur = (lambda: pool.cell_keys) if least > 1 else None
-    scores = table_scores(table, device="cpu", min_cell_size=least, cell_keys=blur)(
-        ScoreSpec(score=score)
-    )
+    spec, blur = ScoreSpec(score=score), pool.cell_keys if least > 1 else None
+    scores = table_scores(table, spec, device="cpu", min_cell_size=least, cell_keys=blur)
     return scores, pool
 
 

@@ -12,10 +12,9 @@ from scipy.stats import chi2
 
 from cipherdag import FedCMFS, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, WeightedEvidence
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.threshold import ContributorCounts
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.site_view import SiteView
 
 NAMES = ["v1", "v2", "v3", "v4"]

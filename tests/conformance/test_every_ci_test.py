@@ -15,7 +15,7 @@ from cipherdag.errors import MixedTypesError, ParameterError
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offered_tests
 from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.sites.answers.table_tests import table_tests
+from cipherdag.sites.answers.table_tests import table_test
 from cipherdag.sites.compute.ci_tests import ci_test
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.site_table import load_table
@@ -42,7 +42,7 @@ def frame(columns, missing=0.03):
 
 def made(name, table):
     loaded = load_table(table, infer_schema(table))
-    return table_tests(loaded, device="cpu")(CITestSpec(alpha=0.05, name=name, kernel_rows=200))
+    return table_test(loaded, CITestSpec(alpha=0.05, name=name, kernel_rows=200), device="cpu")
 
 
 def p_values(test, triples):

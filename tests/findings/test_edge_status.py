@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import Federation, FedFCI, FedPC, Knowledge
-from cipherdag.algorithms.constraint_based.edge_tests import skipped_fact
 from cipherdag.algorithms.constraint_based.pair_tests import (
     TOO_FEW_ROWS,
     TOO_FEW_SITES,
     DecisiveTests,
 )
+from cipherdag.algorithms.constraint_based.report import skipped_fact
 from cipherdag.findings.edge_table import WHAT_HELPS, undone_warnings, why
 from cipherdag.findings.graph_finding import LEAVE_OUT, what_helps
 from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, TestsOfEdge

@@ -11,8 +11,7 @@ from report_run import TRUTH, altered, asia_run, page_of
 from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcd.report import belief_evidence
-from cipherdag.algorithms.rfcd.algorithm import Searching
-from cipherdag.algorithms.rfcd.report import RFcdOutcome
+from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome, Searching
 from cipherdag.errors import ParameterError
 from cipherdag.findings.axes import Curves, Estimate, Forest, Series
 from cipherdag.findings.panels import HeatMap, TablePanel

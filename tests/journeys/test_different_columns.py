@@ -10,7 +10,7 @@ import pytest
 from overlapping import LACKING, NAMES, simulated, sites_of
 
 from cipherdag import Federation, FedFCI, FedPC
-from cipherdag.algorithms.constraint_based.untested import UNTESTED_DETAIL
+from cipherdag.algorithms.constraint_based.report import UNTESTED_DETAIL
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.deployment.rehearsal import plan_checks
 from cipherdag.errors import (

@@ -86,7 +86,7 @@ def test_scored_families_count_as_tests_of_the_site_s_budget(tmp_path):
     budget = TestBudget(Policy(max_tests=6), tmp_path / "usage.json")
     from cipherdag.questions.regrets import ScoreSpec
 
-    scores = table_scores(table, device="cpu", spend=budget.spend)(ScoreSpec())
+    scores = table_scores(table, ScoreSpec(), device="cpu", spend=budget.spend)
     scores.prepare([(0, 0), (1, 0), (2, 0), (3, 0)])
     with pytest.raises(PolicyRefusedError):
         scores.prepare([(0, 0b10), (1, 0b1), (2, 0b1)])

@@ -17,7 +17,7 @@ from cipherdag.program.run import run_program
 from cipherdag.protocol.journal import Journal
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.ledger import REPEAT, read_releases
-from cipherdag.sites.record.session_log import Answered, SessionLog
+from cipherdag.sites.record.run_record import Answered, SessionLog
 
 SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
 KINDS = [(SUMS, "masking"), (SUMS, "bfv"), (CLOSED, "masking")]

@@ -17,7 +17,7 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
+from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence, WeightedEvidence
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.threshold import (
@@ -25,7 +25,6 @@ from cipherdag.questions.threshold import (
     Suppressed,
     sum_with_threshold,
 )
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 TEST = CITestSpec(alpha=0.05)
 UNEVEN = (1200, 25, 24, 23)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.algorithms.evidence.combined import fisher_criticals, largest_excess
-from cipherdag.algorithms.fedpc.reference import PAPER, PROGRAM
-from cipherdag.algorithms.fedpc.voting import VoteRule
+from cipherdag.algorithms.fedpc.voting import PAPER, PROGRAM, VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p

@@ -7,7 +7,6 @@ import pandas as pd
 from oracle import random_dag
 
 from cipherdag.graphs.dags import dag_of, empty_dag, extensions, members, topological
-from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.regret_answers import on_grid
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.scores.learners import best_graph
@@ -71,11 +70,11 @@ def every_dag(p):
     return tuple(sorted(found))
 
 
-def worst_regrets(scores, graphs, learner="ges", grid_bits=10):
+def worst_regrets(scores, graphs, grid_bits=10):
     """max_i R_i(G) on the grid of every graph, computed in the clear."""
     worst = np.full(len(graphs), np.iinfo(np.int64).min)
     for own in scores:
-        best = best_graph(own, ScoreSpec(learner=learner).learner)
+        best = best_graph(own)
         base = sum(own.of(family) for family in enumerate(best))
         regrets = [sum(own.of(family) for family in enumerate(dag)) - base for dag in graphs]
         worst = np.maximum(worst, on_grid(np.array(regrets), grid_bits))

@@ -24,7 +24,7 @@ separates. The mean over pairs of sets is robust to both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
@@ -48,7 +48,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 )
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.orientation import Triple
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.statistics.outcome_cache import keys_of_tests, rows_of_keys
 
@@ -63,14 +63,11 @@ CLEAR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class JudgedTriples:
-    """The unshielded triples (x, y, z), x < z, that are colliders, and those that may be.
-
-    All others are no colliders.
+    """The unshielded triples (x, y, z), x < z, that are colliders or may be; others are none.
 
     Attributes:
         colliders: The colliders, each with the factor by which p falls as y joins a set, or by
             the other rules the share of separating sets without y.
-        ambiguous: The triples that may be colliders.
         effects: Ambiguous triples whose y is no cause of x or z, but perhaps not adjacent to both.
         clarity: For every judged triple the factor or share that `colliders` hold.
         separated: The pairs (x, z) that some set of neighbours separates.
@@ -94,14 +91,11 @@ def separate_and_judge(
     search: SeparatorSearch,
     separations: Separations | None,
     rule: JudgingRule | None,
-) -> Generator[Question, FloatVector, tuple[Separations, JudgedTriples | None]]:
+) -> Asking[tuple[Separations, JudgedTriples | None]]:
     """Separating sets of the unshielded pairs, and what all sets say of their triples.
 
-    Args:
-        source: Tests.
-        search: The pairs.
-        separations: Sets from the search for the skeleton; None to look for the strongest.
-        rule: Judges the triples; None for the separating sets alone.
+    ``separations`` are from the search for the skeleton; None to look for the strongest. ``rule``
+    judges the triples; None for the separating sets alone.
     """
     if separations is None and rule is not None and source.lenient is None:
         separations = Separations()  # both from the same p-values
@@ -120,7 +114,7 @@ def judge_triples(
     search: SeparatorSearch,
     rule: JudgingRule,
     also: OnResult = lambda *_: None,
-) -> Generator[Question, FloatVector, JudgedTriples]:
+) -> Asking[JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
     Rounds: as `candidate_tests`, and `bracketed_p_values` by bits; no test is asked twice. ``also``
@@ -208,17 +202,9 @@ def _drops(
 ) -> Iterator[tuple[IndexArray, BoolVector, FloatVector]]:
     """How far p drops as a middle joins a set, if either test says independent; by its index there.
 
-    Args:
-        smaller: Tests of all sets of one size.
-        larger: Tests of all sets of the next size.
-        p_smaller: The p-values of ``smaller``.
-        p_larger: The p-values of ``larger``.
-        adjacent: The skeleton.
-        alpha: The level of the tests.
-
-    Yields:
-        Triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
-        logarithms of how far p drops, shape (K,).
+    ``larger`` has the tests of all sets that have one variable more than those of ``smaller``.
+    Yields triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
+    logarithms of how far p drops, shape (K,).
     """
     index_of, low = _index_among(smaller), P_FLOOR * alpha
     middle = _are_middles(larger, adjacent)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
+from cipherdag.algorithms.evidence.site_differences import SiteDifference
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.edge_evidence import FOLLOWS, EffectSize, TestsOfEdge
+from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured
 from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
@@ -38,11 +42,7 @@ class MaxPValueTest:
 class TestedPairs:
     """Pairs x < z, ascending, each with its set and p-value; made while they are iterated.
 
-    Attributes:
-        x: Position of the first variable, shape (K,).
-        z: Position of the second, shape (K,).
-        p_values: Shape (K,).
-        sets: The conditioning sets that are not empty.
+    The arrays have shape (K,); ``sets`` has the conditioning sets that are not empty.
     """
 
     __test__ = False  # pytest takes every class named Test... for a test case
@@ -63,9 +63,6 @@ class MaxPValueTests:
 
     For a separated pair it is the test that separated it. A pair whose edge stayed was dependent
     in every test; its largest p-value says how narrowly (pMax of the R package pcalg).
-
-    Args:
-        n_variables: Number of variables, p.
     """
 
     def __init__(self, n_variables: int) -> None:
@@ -118,9 +115,6 @@ class DecisiveTests:
 
     Every test of an edge is decisive: had it said independent, the edge would be gone. A skipped
     test counts as dependent, so an edge may stand only because one of its tests was skipped.
-
-    Attributes:
-        n_variables: Number of variables, p.
     """
 
     n_variables: int
@@ -149,15 +143,10 @@ class DecisiveTests:
         measured: Measured,
         determined: Determined = NOTHING,
     ) -> dict[Pair, TestsOfEdge[int]]:
-        """The tests of every edge x < z that was to be tested.
+        """The tests of every edge x < z of the skeleton that is not ``joined``, (p, p) each.
 
-        Args:
-            skeleton: The edges that stand, shape (p, p).
-            joined: Edges that stand whatever tests say, shape (p, p).
-            source: The source of the tests.
-            measured: Which variables the sites measured. Tests whose variables no site measured
-                together are not counted, except the one of the two given nothing.
-            determined: Which variables follow from others.
+        Tests whose variables no site measured together are not counted, except the one of the two
+        given nothing.
         """
         edges = np.argwhere(np.triu(skeleton & ~joined))
         asked = self._counted(edges @ np.array([self.n_variables, 1]))
@@ -192,3 +181,44 @@ def _why(test: Sequence[int], source: FederatedCITest, determined: Determined) -
     x, y, *given = test
     triplets = np.array([(x, y, s) for s in given], dtype=np.int64).reshape(-1, 3)
     return TOO_FEW_SITES if source.skipped_tests(triplets).any() else TOO_FEW_ROWS
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TestsOutcome:
+    """The part of an outcome that comes from tests over all sites; p variables.
+
+    Attributes:
+        layers: Edges left after each layer of tests, or of votes.
+        tests: How many distinct tests over all sites were done by each `Method`, by its value;
+            empty with votes.
+        ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
+            are colliders.
+        weakest: For every edge x < z that tests over all sites left, its test of largest p-value;
+            empty with votes.
+        decisive: For every edge x < z that tests could have removed, the number of these tests and
+            of those that were skipped; empty where that is not known.
+        differences: How clearly every variable differs in distribution between sites; those that
+            do also given their neighbours. Empty where sites were not compared.
+        bootstrap: In how many replicates every edge occurs, with which ends; None for none.
+        rows: Rows of all sites, where they were disclosed; else 0.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
+        untested: Edges that stand since no site measured both variables, shape (p, p); None where
+            all sites measured all.
+        removed_untested: Pairs that count as independent though too few sites could test them,
+            shape (p, p); None where there are none.
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    layers: tuple[int, ...] = ()
+    tests: Mapping[str, int] = field(default_factory=dict)
+    ambiguous: tuple[tuple[int, int, int], ...] = ()
+    weakest: Mapping[Pair, MaxPValueTest] = field(default_factory=dict)
+    decisive: Mapping[Pair, TestsOfEdge[int]] = field(repr=False, default_factory=dict)
+    differences: tuple[SiteDifference, ...] = ()
+    bootstrap: EdgeCounts | None = None
+    rows: int = 0
+    of_patients: Mapping[str, Any] = field(default_factory=dict)
+    constraints: Constraints | None = field(repr=False, default=None)
+    untested: BoolMatrix | None = field(repr=False, default=None)
+    removed_untested: BoolMatrix | None = field(repr=False, default=None)

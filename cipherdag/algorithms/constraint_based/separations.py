@@ -7,7 +7,7 @@ arXiv 1610.00378.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest, PValues, Tests
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import SeparatorSearch
 
 OnResult = Callable[[IndexArray, Tests, list[FloatVector]], None]
@@ -39,9 +39,7 @@ class Separations:
             self.sets[pair], self.p_values[pair] = members, p_value
 
 
-def strongest_separators(
-    source: FederatedCITest, search: SeparatorSearch
-) -> Generator[Question, FloatVector, Separations]:
+def strongest_separators(source: FederatedCITest, search: SeparatorSearch) -> Asking[Separations]:
     """Of every pair the candidate set of largest p, if any is above alpha.
 
     p-values are compared on the grid of the search and the first candidate wins a tie, as in
@@ -73,10 +71,8 @@ def strongest_of(search: SeparatorSearch, best: Separations) -> OnResult:
 
 
 def candidate_tests(
-    ask: Callable[[Tests], PValues],
-    search: SeparatorSearch,
-    on_result: OnResult,
-) -> Generator[Question, FloatVector, None]:
+    ask: Callable[[Tests], PValues], search: SeparatorSearch, on_result: OnResult
+) -> Asking[None]:
     """Test all candidate sets of every pair of a search, some pairs at a time.
 
     Rounds: one batch of tests, and one more per `most_tests`.

@@ -7,14 +7,14 @@ graph, with the run that they share.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
-from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
@@ -32,7 +32,7 @@ from cipherdag.algorithms.parameters import (
     within,
     without,
 )
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Finding
 from cipherdag.findings.graph import LearntGraph, LearntPAG
@@ -44,7 +44,7 @@ from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
+from cipherdag.questions.question import MAX_REPLICATES, Asking, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.site_differences import SiteDifferences
@@ -173,19 +173,6 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         """With the rule for colliders that was used."""
         return ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule}
 
-    def evidence_settings(self, facts: Facts) -> EvidenceSettings:
-        """How the tests of a run are done."""
-        return EvidenceSettings(
-            spec=self.test_spec,
-            n_variables=facts.n_variables,
-            max_rows=self.max_rows,
-            present=facts.present,
-            min_contributors=facts.min_contributors,
-            measured=facts.measured,
-            determined=facts.determined,
-            visits=facts.visits,
-        )
-
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         """The candidate separating sets of all unshielded pairs of a skeleton."""
         return SeparatorSearch(
@@ -249,19 +236,16 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         compared = kind.asks_columns and not self.closed
         return joined(opened, SiteDifferences.discloses if compared else ())
 
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
+    def ask(self, facts: Facts) -> Asking[Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.
 
-        Args:
-            facts: The names are for `knowledge`, the seed for `bootstrap`.
+        The names are for `knowledge`, the seed for `bootstrap`. Rounds: those of `learn`; with
+        `bootstrap` those of the replicate that needs most, or more where a round would have more
+        than 2,000,000 values.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, too few
                 sites are to compute bits, or the seed of replicates is no number of 64 bits.
-
-        Returns:
-            The outcome. Rounds: those of `learn`; with `bootstrap` those of the replicate that
-            needs most, or more where a round would have more than 2,000,000 values.
         """
         self.check_sites(facts.n_sites)
         constraints = (self.knowledge or Knowledge()).over(facts.names)
@@ -278,7 +262,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     @abstractmethod
     def learn(
         self, facts: Facts, constraints: Constraints, *, resampled: bool = False
-    ) -> Generator[Question, FloatVector, Tested]:
+    ) -> Asking[Tested]:
         """The run on the sites' rows, as they are or resampled."""
 
     @staticmethod
@@ -302,16 +286,12 @@ Oriented = TypeVar("Oriented")
 def compare_sites_meanwhile(
     columns: ColumnKinds | None,
     settings: EvidenceSettings,
-    search: Generator[Question, FloatVector, Searched],
-    orient: Callable[[Searched], Generator[Question, FloatVector, Oriented]],
-) -> Generator[Question, FloatVector, tuple[Oriented, tuple[SiteDifference, ...]]]:
+    search: Asking[Searched],
+    orient: Callable[[Searched], Asking[Oriented]],
+) -> Asking[tuple[Oriented, tuple[SiteDifference, ...]]]:
     """A skeleton and its orientation, with comparisons of the sites in the same rounds.
 
-    Args:
-        columns: The columns that are compared between sites; None for no comparison.
-        settings: How tests are done.
-        search: Ends with a skeleton.
-        orient: Orients it; meanwhile variables are compared given their neighbours in it.
+    Meanwhile ``columns``, if any, are compared, then given their neighbours in the skeleton.
     """
     bounds = {"min_contributors": settings.min_contributors, "max_rows": settings.max_rows}
     skeleton, marginal = yield from gather_two(search, marginal_differences(columns, **bounds))
@@ -320,6 +300,23 @@ def compare_sites_meanwhile(
         differences_given_neighbours(columns, marginal, skeleton.skeleton, **bounds),
     )
     return oriented, (*marginal, *given)
+
+
+def evidence_settings(
+    facts: Facts, spec: CITestSpec, max_rows: int, *, ranked: bool = False
+) -> EvidenceSettings:
+    """How the tests of a run are done."""
+    return EvidenceSettings(
+        spec=spec,
+        n_variables=facts.n_variables,
+        max_rows=max_rows,
+        present=facts.present,
+        min_contributors=facts.min_contributors,
+        measured=facts.measured,
+        determined=facts.determined,
+        ranked=ranked,
+        visits=facts.visits,
+    )
 
 
 def check_level(alpha: float) -> None:

@@ -6,7 +6,7 @@ Source: Colombo and Maathuis, JMLR 15 (2014), section 4.1.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
 MOST_LISTED = 500
 """Up to this many variables, separating sets are listed of all pairs without an edge; beyond, only
@@ -91,23 +91,18 @@ def stable_skeleton(
     alpha: float,
     max_cond_size: int | None,
     shown: Presence | None = None,
-) -> Generator[Question, FloatVector, StableSkeleton]:
+) -> Asking[StableSkeleton]:
     """The skeleton that PC-stable finds; independent of the order of the variables.
 
-    Args:
-        source: Tests.
-        constraints: Background knowledge of p variables. Pairs without or with an edge by it are
-            not tested, and only a possible parent of x or y is conditioned on.
-        alpha: Independent iff p > alpha; NaN is dependent.
-        max_cond_size: Largest conditioning set; None for no limit.
-        shown: Where the skeleton is shown after every layer, if it is.
+    Pairs without or with an edge by background knowledge are not tested, and only a possible parent
+    of x or y is conditioned on. Independent iff p > alpha; NaN is dependent. The skeleton is
+    ``shown`` after every layer.
 
-    Returns:
-        The skeleton. Rounds: those of one batch of tests per layer. A layer of more than 1,000
-        tests takes several: each gives every remaining pair its next sets, and pairs that are
-        separated need no more. The separating set of largest p is then that of one such round.
-        Rounds grow with the tests before them (`most_tests`), so that their number does not.
-        Given nothing 2,000,000 pairs are asked at a time, in as many rounds as the source needs.
+    Rounds: those of one batch of tests per layer. A layer of more than 1,000 tests takes several:
+    each gives every remaining pair its next sets, and pairs that are separated need no more. The
+    separating set of largest p is then that of one such round. Rounds grow with the tests before
+    them (`most_tests`), so that their number does not. Given nothing 2,000,000 pairs are asked at a
+    time, in as many rounds as the source needs.
     """
     p = len(constraints.required)
     skeleton = ~(np.eye(p, dtype=bool) | constraints.excluded)
@@ -137,19 +132,12 @@ def possible_dsep_refinement(
     *,
     alpha: float,
     max_cond_size: int | None,
-) -> Generator[Question, FloatVector, StableSkeleton]:
+) -> Asking[StableSkeleton]:
     """The skeleton that is left once tests may also condition on variables beyond neighbours.
 
-    Args:
-        source: Tests.
-        before: The skeleton; its weakest tests are continued.
-        candidates: For ordered pairs (x, y) with an edge, the variables that may be conditioned
-            on, ascending; other pairs are not tested.
-        alpha: As in `stable_skeleton`.
-        max_cond_size: Largest conditioning set; None for no limit.
-
-    Returns:
-        The skeleton. Rounds: as `stable_skeleton`, from sets of one variable on.
+    The weakest tests of the skeleton ``before`` are continued. ``candidates`` has, for ordered
+    pairs (x, y) with an edge, the variables that may be conditioned on, ascending; other pairs are
+    not tested. Rounds: as `stable_skeleton`, from sets of one variable on.
     """
     skeleton, layers = before.skeleton.copy(), list(before.layers)
     search = _Search(source, skeleton, alpha, before.weakest, before.decisive)
@@ -180,7 +168,7 @@ class _Search:
     weakest: MaxPValueTests
     decisive: DecisiveTests
 
-    def given_nothing(self, joined: BoolMatrix) -> Generator[Question, FloatVector, None]:
+    def given_nothing(self, joined: BoolMatrix) -> Asking[None]:
         """Remove the pairs that are independent given nothing, some at a time."""
         pairs = np.flatnonzero(np.triu(self.skeleton & ~joined))
         for start in range(0, len(pairs), PAIRS_AT_ONCE):
@@ -189,9 +177,7 @@ class _Search:
             (p_value,) = yield from self.source.p_values([rows])
             self._on_result(rows, p_value)
 
-    def layer(
-        self, pools: _Pools, shown: Presence | None = None
-    ) -> Generator[Question, FloatVector, None]:
+    def layer(self, pools: _Pools, shown: Presence | None = None) -> Asking[None]:
         """Remove what sets of one size separate, which come from the graph at the layer's start."""
         pending = np.arange(len(pools.directions))
         start = done = 0
@@ -232,17 +218,12 @@ def _width(left: FloatVector, most: int) -> int:
 
 
 class _Pools:
-    """The conditioning sets of one size that the pool of each pair gives.
+    """The conditioning sets of one size, ``layer``, that the pool of each pair gives.
 
-    Args:
-        directions: Ordered pairs (x, y) to test, shape (D, 2).
-        pools: The variables that sets are from, in order; each direction has one pool.
-        which: The index of that pool, shape (D,).
-        left_out: Which index of its pool a direction leaves out, or none, -1, shape (D,).
-        layer: Size of the sets, from 1.
+    Every ordered pair of ``directions``, shape (D, 2), has one of the ``pools``, by the index
+    ``which``, and leaves out the variable at ``left_out`` of it, or none, -1.
 
     Attributes:
-        layer: Size of the sets.
         directions: The ordered pairs whose pool has at least ``layer`` variables.
         counts: How many sets the pool of each direction gives, shape (D,).
     """
@@ -272,13 +253,9 @@ class _Pools:
     def of_neighbours(
         cls, start: BoolMatrix, possible: BoolMatrix, joined: BoolMatrix, layer: int
     ) -> _Pools:
-        """The pools of the first variable of each pair, the other one left out.
+        """The pools of the first variable of each pair of ``start``, the other one left out.
 
-        Args:
-            start: Adjacency at the start of the layer, shape (p, p).
-            possible: [x, m] is True where m is in the pool of x, shape (p, p).
-            joined: Pairs that are not tested, shape (p, p).
-            layer: Size of the sets.
+        [x, m] of ``possible`` is True where m is in the pool of x; ``joined`` pairs are not tested.
         """
         x, y = np.nonzero(start & ~joined)
         index = np.cumsum(possible, axis=1, dtype=np.int32)[x, y].astype(np.int64) - 1

@@ -5,7 +5,7 @@ Each column is told of by itself: no sum is of two of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +13,12 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.describe.data_quality import remarks
-from cipherdag.algorithms.describe.rounded_counts import rounded_summaries
-from cipherdag.algorithms.describe.summaries import Spreads, Summaries, exact_summaries
+from cipherdag.algorithms.describe.summaries import (
+    Spreads,
+    Summaries,
+    exact_summaries,
+    rounded_summaries,
+)
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.site_differences import (
     SiteDifference,
@@ -23,11 +26,11 @@ from cipherdag.algorithms.evidence.site_differences import (
     marginal_differences,
 )
 from cipherdag.algorithms.parameters import row_bound
-from cipherdag.arrays import FloatVector
-from cipherdag.findings.description import Description
+from cipherdag.findings.description import ColumnSummary, Description
 from cipherdag.findings.doubts import DIFFERING, this_site_report
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels import TablePanel
+from cipherdag.pages.numerals import shown
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
@@ -35,9 +38,83 @@ from cipherdag.questions.estimation.rounded_totals import CellSizes
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import sum_with_threshold
+
+NEARLY_EMPTY = 0.05
+"""Share of rows with a value below which a column tells next to nothing."""
+MOSTLY_FULL = 0.5
+RARE = 0.01
+"""Share of rows below which a category is called rare."""
+NARROW = 0.2
+"""Middle half of the numbers, in standard deviations, below which some lie far off: 1.35 of a
+normal distribution, 0.2 where one in fifty is a hundred times as large."""
+
+
+def remarks(description: Description) -> tuple[tuple[str, str], ...]:
+    """Columns, each with one thing that is odd about it; in the order of the columns."""
+    differing = {row["variable"]: row for row in description.details.get(DIFFERING, ())}
+    return tuple(
+        (name, said)
+        for name, summary in description.columns.items()
+        for said in (
+            *_of_column(summary, description.rows),
+            *_between_sites(differing.get(name, {})),
+        )
+    )
+
+
+def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
+    if summary.beyond:
+        yield (
+            "a site has a number so large that its column cannot be added: a typing error, or "
+            "another unit?"
+        )
+    if summary.far:
+        yield (
+            "a few values of a site lie ten times as far from its middle as all others: typing "
+            "errors, or another unit?"
+        )
+    if summary.n_rows is None:
+        yield "withheld: too few sites have enough values"
+        return
+    share = summary.n_rows / max(rows, 1)
+    if share < NEARLY_EMPTY:
+        yield f"nearly empty: {share:.1%} of the rows tell a value"
+    elif share < MOSTLY_FULL:
+        yield f"only {share:.0%} of the rows tell a value"
+    if summary.constant:
+        many = "" if summary.categories else ", or values too near each other beside their size"
+        yield f"one value only{many}"
+    yield from _of_categories(summary) if summary.categories else _of_numbers(summary)
+
+
+def _of_categories(summary: ColumnSummary) -> Iterator[str]:
+    if never := sum(most == 0 for _, most in summary.ranges):
+        yield f"{never} of its {summary.categories} categories never occur"
+    if rare := sum(0.0 < most < RARE for _, most in summary.shares):
+        yield f"{rare} of its {summary.categories} categories have less than {RARE:.0%} of the rows"
+
+
+def _of_numbers(summary: ColumnSummary) -> Iterator[str]:
+    low, high = summary.quantiles[1], summary.quantiles[3]
+    if not summary.deviation or low is None or high is None:
+        return
+    if high - low < NARROW * summary.deviation:
+        yield (
+            f"half of the numbers lie within {shown(high - low)} of each other, beside a standard "
+            f"deviation of {shown(summary.deviation)}: some lie far off"
+        )
+
+
+def _between_sites(difference: Mapping[str, Any]) -> Iterator[str]:
+    if difference.get("coded"):
+        yield "some site has one value far from all others, again and again: a missing value?"
+    if difference.get("differs"):
+        p_value = shown(difference["p_value"])
+        yield f"distributed differently at the sites, beyond chance (p = {p_value})"
+
 
 TITLE = "To look at before a graph is learnt"
 WHY = (
@@ -76,9 +153,6 @@ class DescribeOutcome:
     of_patients: Mapping[str, Any]
 
 
-Describing = Generator["Question", "FloatVector", DescribeOutcome]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Describe(Algorithm[DescribeOutcome, Description]):
     """Describe's parameters; `ask` is the algorithm.
@@ -100,24 +174,18 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     max_rows: int = row_bound()
 
     def check_measured(self, measured: Measured) -> None:
-        """Take any sites: every column is described by those that have it."""
         del measured
 
-    def ask(self, facts: Facts) -> Describing:
+    def ask(self, facts: Facts) -> Asking[DescribeOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.
 
-        Returns:
-            The outcome, after six rounds, or three where one site alone may answer; where some
-            site restricts small counts, after about five more, of which three or so find counts,
-            and three quantiles.
-
-        Raises:
-            SiteUnreachableError: A site left.
-            AggregateRangeError: Sums contradict each other.
+        After six rounds, or three where one site alone may answer; where some site restricts small
+        counts, after about five more, of which three or so find counts, and three quantiles.
+        SiteUnreachableError where a site left, AggregateRangeError where sums contradict.
         """
         return over_one_cohort(self._described(facts), facts.present)
 
-    def _described(self, facts: Facts) -> Describing:
+    def _described(self, facts: Facts) -> Asking[DescribeOutcome]:
         question = Columns(
             n_variables=facts.n_variables, max_rows=self.max_rows, visits=facts.visits
         )
@@ -148,7 +216,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         return DescribeOutcome(exact, differences, kinds.of_patients)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:
-        """Make the description of every column, by name."""
         return Description(
             rows=outcome.summaries.rows,
             columns=dict(zip(facts.names, outcome.summaries.columns, strict=True)),
@@ -160,7 +227,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Sums and counts of single columns, and how sites differ in them."""
         return joined(
             Columns(n_variables=1).disclosures,
             ColumnSums.discloses,
@@ -171,7 +237,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         )
 
     def report(self, conclusion: Any) -> Report:
-        """Report the columns to look at before a graph is learnt."""
         said = remarks(conclusion)
         lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
         shown = TablePanel(

@@ -1,6 +1,13 @@
 """Summary statistics of every column from opened sums.
 
 All of it is addition, division and square roots, which every machine rounds alike.
+
+Where counts are disclosed in whole units alone, quantiles are not interpolated between counts, of
+which there would be many: for each of them the mark is looked for at which the values up to it
+reach a whole number of units.
+
+Leaks:
+    Of rounded numbers up to a mark whether they are so many units; of other counts how many units.
 """
 
 from __future__ import annotations
@@ -13,10 +20,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from cipherdag.algorithms.evidence.pooled_moments import LEAST_DEVIATION
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.findings.description import QUANTILES, ColumnSummary
+from cipherdag.questions.comparison import fewest_parts, secure_min
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-from cipherdag.questions.encodings import require_possible, segments
+from cipherdag.questions.encodings import pack_integers, require_possible, segments
+from cipherdag.questions.estimation.rounded_totals import CellSizes, RoundedTotals, rounded_totals
+from cipherdag.questions.question import Asking, Question
+from cipherdag.questions.verdicts import MOST_VERDICTS
 
 NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
 TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
@@ -123,16 +134,9 @@ def summaries_of(
     quantiles: Mapping[int, Quantiles],
     unit: int = 1,
 ) -> Summaries:
-    """The summary of every column.
+    """The summary of every column, from counts in units of so many rows, and quantiles of numbers.
 
-    Args:
-        spreads: What sums are of, means and deviations.
-        categories: How many each column has; 0 of numbers.
-        rows: Units of rows.
-        values: Units of values of every column, shape (p,).
-        counts: Units of rows of every category, by column; none of numbers, or where withheld.
-        quantiles: Of numbers, by position.
-        unit: How many rows are one.
+    Counts are by column and category; there are none of numbers, or where they are withheld.
     """
     numbers, columns = iter(zip(spreads.mean, spreads.deviation, strict=True)), []
     for v, held in enumerate(counts):
@@ -162,11 +166,7 @@ def summaries_of(
 
 
 def exact_summaries(spreads: Spreads, question: ValueCounts, sums: FloatVector) -> Summaries:
-    """The summary of every column, where counts are exact.
-
-    Raises:
-        AggregateRangeError: The counts of a column contradict each other.
-    """
+    """The summary of every column from exact counts; AggregateRangeError if they contradict."""
     counts = np.split(segments(question.encodings, sums)[0], np.cumsum(question.widths())[:-1])
     marks, quantiles = iter(question.mark_array()), {}
     for v, (counted, total) in enumerate(zip(counts, spreads.values.tolist(), strict=True)):
@@ -190,11 +190,7 @@ def quantiles_of(
     They are rounded to the power of ten below the distance of the two marks, and to 0 where these
     lie on either side of 0.
 
-    Args:
-        marks: Ascending, shape (M,).
-        up_to: Values up to each mark, shape (M,).
-        total: All values.
-        at: Shares of them.
+    ``up_to`` of the ``total`` values lie up to each mark, ascending, shape (M,); ``at`` are shares.
     """
     if total <= 0.0:
         return (None,) * len(at)
@@ -222,3 +218,85 @@ def rounded_between(value: float, low: float, high: float) -> float:
     digits = -Decimal(high - low).adjusted()
     near = (round(value, digits + more) for more in range(MORE_DIGITS))
     return next((number for number in near if low <= number <= high), value)
+
+
+FINER = 7
+"""Parts of the distance of two marks; an odd number, so that zero lies within one."""
+MOST_CUTS = 12
+"""Parts that a round cuts the marks into at most."""
+
+
+def rounded_summaries(spreads: Spreads, question: ValueCounts, n_sites: int) -> Asking[Summaries]:
+    """Ask for counts of every column that enough sites have, in whole units.
+
+    After a round for the unit, and as many as counts and quantiles take, six or so.
+    AggregateRangeError where the counts of a column contradict each other.
+    """
+    sizes = CellSizes()
+    unit = sizes.largest((yield sizes))
+    omitted = tuple(np.flatnonzero(spreads.values == 0).tolist())
+    asked = replace(question, marks=b"", omitted=omitted)
+    floors = yield from rounded_totals(asked, unit, spreads.rows + n_sites * (2 * unit - 1))
+    rows, values, counts = asked.of_units(floors)
+    holds = all(
+        (held >= 0).all() and held.sum() <= most <= rows
+        for held, most in zip(counts, values.tolist(), strict=True)
+    )
+    require_possible(asked.label, "more values than rows", holds=holds)
+    varying = np.array(question.categories) == 0
+    varying[varying] = np.nan_to_num(spreads.deviation) > 0.0
+    searched = np.flatnonzero(varying & (values > 1))
+    quantiles = yield from _quantiles(question, searched, values[searched, None], unit)
+    return summaries_of(spreads, question.categories, rows, values, counts, quantiles, unit)
+
+
+def _quantiles(
+    question: ValueCounts, columns: IndexArray, values: IndexArray, unit: int
+) -> Asking[dict[int, Quantiles]]:
+    """Quantiles of continuous columns of so many units of values, shape (c, 1).
+
+    They lie on straight lines between where the nearest multiples of the unit are reached, but for
+    the last one, beyond which there may be no value. They are None where no multiple is near.
+    """
+    if not len(columns):
+        return {}
+    numbers = np.flatnonzero(np.array(question.categories) == 0)
+    marks = _finer(question.mark_array()[np.searchsorted(numbers, columns)])
+    omitted = tuple(np.delete(np.arange(len(question.categories)), columns).tolist())
+    ranks = np.array(QUANTILES) * (values + 0.5)  # in units, of which half a one is not known of
+    lower = np.clip(ranks, 1, values - 1).astype(np.int64)
+    reached = np.stack([lower, np.minimum(lower + 1, values - 1)], axis=1)
+    of_column = np.repeat(np.arange(len(marks)), reached[0].size)
+    most = min(MOST_CUTS, MOST_VERDICTS // len(of_column) + 1)
+    parts = fewest_parts(marks.shape[1] + 1, most)
+
+    def ask(below: IndexArray) -> Question:
+        at = marks[of_column[:, None], below - 1].reshape(len(marks), -1)
+        packed = np.ascontiguousarray(at, dtype="<f8").tobytes()
+        counts = replace(question, marks=packed, omitted=omitted)
+        units = pack_integers(np.repeat(reached.ravel() - 1, parts - 1))
+        return RoundedTotals(counts, unit, units, comparisons=1, first=1 + len(marks))
+
+    ends = np.full(len(of_column), marks.shape[1])
+    at = (yield from secure_min(ask, ends, arity=parts)).reshape(reached.shape)
+    middle = np.pad((marks[:, 1:] + marks[:, :-1]) / 2.0, ((0, 0), (1, 1)), constant_values=np.nan)
+    low, high = np.take_along_axis(middle[:, None], at, axis=2).swapaxes(0, 1)
+    between = low + np.clip(ranks - lower, 0.0, 1.0) * (high - low)
+    between[np.rint(np.abs(np.clip(ranks, 1, values - 1) - ranks)) > 0] = np.nan
+    return {
+        v: tuple(None if np.isnan(number) else _shown(number, about) for number in each)
+        for v, each, about in zip(columns.tolist(), between.tolist(), marks, strict=True)
+    }
+
+
+def _finer(marks: FloatMatrix) -> FloatMatrix:
+    """`FINER` times as many marks of each column, shape (c, G), alike on every machine."""
+    steps = np.diff(marks, axis=1)[:, :, None] * (np.arange(FINER) / FINER)
+    between = marks[:, :-1, None] + steps
+    return np.column_stack([between.reshape(len(marks), -1), marks[:, -1:]])
+
+
+def _shown(number: float, marks: FloatVector) -> float:
+    """A number with as many decimal places as the distance of the marks about it allows."""
+    above = min(max(int(np.searchsorted(marks, number)), 1), len(marks) - 1)
+    return rounded_between(number, float(marks[above - 1]), float(marks[above]))

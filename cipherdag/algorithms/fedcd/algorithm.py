@@ -8,17 +8,21 @@ a site knows what it intervened on. The sites' half is ``sites.beliefs``.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.fedcd.cycles import in_likeliest_order, without_cycles
-from cipherdag.algorithms.fedcd.report import FedCDOutcome, concluded, reported
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Published, Reading
+from cipherdag.algorithms.fedcd.report import (
+    FedCDOutcome,
+    concluded,
+    in_likeliest_order,
+    reported,
+    without_cycles,
+)
 from cipherdag.algorithms.parameters import Range, preset, require, settings, within
-from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
@@ -38,9 +42,7 @@ from cipherdag.questions.local_beliefs import (
     from_off_diagonal,
     pack_beliefs,
 )
-from cipherdag.questions.question import Question
-
-Asking = Generator[Question, FloatVector, FedCDOutcome]
+from cipherdag.questions.question import Asking
 
 ROUNDING = 2.0**-20
 
@@ -139,15 +141,12 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     averaging: Averaging = preset(Averaging())
 
     def check(self) -> None:
-        """Refuse parameters that no site would train with."""
         self._question(2, 1, 0, None)
 
     def conclude(self, outcome: FedCDOutcome, facts: Facts) -> LearntGraph:
-        """The DAG by name, the beliefs as its evidence, and what was left out."""
         return concluded(outcome, facts.names)
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Beliefs, how many sites hold them, and what the weights add."""
         naive = self.averaging.aggregation == "naive"
         weights = sums(Quantity.ROWS) if naive else coarse(Quantity.WEIGHTS)
         return joined(sums(Quantity.BELIEFS, Quantity.BELIEVERS, Quantity.SITES), weights)
@@ -158,22 +157,14 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         return self.rounds
 
     def report(self, conclusion: LearntGraph) -> Report:
-        """Agreement over the rounds, the matrix of beliefs, and the edges left out."""
         return reported(conclusion)
 
-    def ask(self, facts: Facts) -> Asking:
+    def ask(self, facts: Facts) -> Asking[FedCDOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCDOutcome`.
 
-        Args:
-            facts: At least two variables; the seed is that of all sites' training.
-
-        Returns:
-            The outcome. One question per round; values in each: about 3 p**2 with ``proximity``,
-            2 p**2 with ``naive``, p**2 more with ``code``.
-
-        Raises:
-            ParameterError: Fewer than two variables, more than DCDI takes, or a seed that is no
-                63-bit number.
+        One question per round; values in each: about 3 p**2 with ``proximity``, 2 p**2 with
+        ``naive``, p**2 more with ``code``. ParameterError for fewer than two variables, more than
+        DCDI takes, or a seed that is no 63-bit number.
         """
         n_variables, seed = facts.n_variables, facts.seed
         require(n_variables > 1, "a graph needs two variables")
@@ -232,12 +223,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 def aggregate(question: LocalBeliefs, sums: FloatVector) -> tuple[FloatMatrix, float]:
     """The aggregated belief (Eq. 3 or 7) and the average edge entropy (appendix A.3).
 
-    Returns:
-        psi, or gamma and theta with theta made antisymmetric, shape (m, p, p); and the mean over
-        all ordered pairs of the entropy of the sites' votes, in bits.
-
-    Raises:
-        AggregateRangeError: The sums contradict each other.
+    The belief is psi, or gamma and an antisymmetric theta, shape (m, p, p); the entropy is that of
+    the sites' votes in bits, the mean over all ordered pairs. AggregateRangeError where the sums
+    contradict each other.
     """
     weighted, weights, votes, count = segments(question.encodings, sums)
     somebody = count[0] > 0 and (weights > 0).all()

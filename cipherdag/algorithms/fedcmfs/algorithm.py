@@ -9,30 +9,33 @@ sites; the sites' half is ``sites.compute.weighted``.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal, cast
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Facts, Reading
+from cipherdag.algorithms.algorithm import Facts, Published, Reading
 from cipherdag.algorithms.constraint_based.settings import ConstraintBased
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source, remember
+from cipherdag.algorithms.fedcmfs.combined_triplets import (
+    by_combination,
+    by_source,
+    least_p,
+    measure,
+    remember,
+)
 from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
     Neighbourhood,
     Part,
+    Ranking,
     Sets,
     Triplets,
     parents_and_children,
 )
-from cipherdag.algorithms.fedcmfs.ranking import Ranking
-from cipherdag.algorithms.fedcmfs.report import least_p, measure
 from cipherdag.algorithms.parameters import LEVELS, one_of, preset, require, within
-from cipherdag.algorithms.published import Published
-from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
@@ -46,7 +49,7 @@ from cipherdag.questions.disclosure import (
 )
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.gather import gather
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
 
 MARK_LABELS = (
@@ -57,9 +60,6 @@ EXACT = {"reveal": "sums", "retrieval": "paper"}
 VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
 """What the preset leaves free: the paper has no level, test or limit; its HITON-PC ends at 3."""
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
-
-Searching = Generator[Question, FloatVector, Neighbourhood]
-Retrieving = Generator[Question, FloatVector, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,7 @@ class LabelOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FedCMFSOutcome:
-    """What a FedCMFS run concludes.
-
-    Attributes:
-        by_label: The outcome of every label.
-        untested: Variables that no site could test against any label, such as constant ones.
-    """
+    """The outcome of every label; ``untested`` variables no site could test against any label."""
 
     by_label: Mapping[int, LabelOutcome]
     untested: tuple[int, ...]
@@ -155,22 +150,17 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     test: str = one_of("auto", offered_tests("fedcmfs"))
     retrieval: Literal["interchangeable", "paper"] = preset("interchangeable")
 
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+    def ask(self, facts: Facts) -> Asking[FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
 
-        Args:
-            facts: Its labels are positions of variables, at least one.
-
-        Returns:
-            The outcome. Rounds: for FedCFL one and about one per member of the largest set of
-            parents and children of a label, for FedCFR at most two, for FedCFC as for FedCFL
-            with the checked features in place of the labels; the number of labels does not count.
-            Values: two per triplet and one more where S is empty; a triplet is asked once.
+        Rounds: for FedCFL one and about one per member of the largest set of parents and children
+        of a label, for FedCFR at most two, for FedCFC as for FedCFL with the checked features in
+        place of the labels; the number of labels does not count. Values: two per triplet and one
+        more where S is empty; a triplet is asked once.
 
         Raises:
             SchemaError: No label.
-            ParameterError: A label beyond the variables, or bits are to be found by fewer than two
-                sites.
+            ParameterError: A label beyond the variables, or too few sites to find bits.
         """
         n_variables, labels = facts.n_variables, facts.labels
         if not labels:
@@ -189,7 +179,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         return by_combination(remember(asking), facts.min_contributors)
 
     def check(self) -> None:
-        """Refuse bits, or a named test, with evidence that does not take them."""
         require(
             not self.closed or self.evidence in self.bits_by_default,
             f"reveal bits needs evidence weighted_p or fisher; {self.evidence} discloses sums",
@@ -202,7 +191,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         )
 
     def conclude(self, outcome: FedCMFSOutcome, facts: Facts) -> SelectedFeatures:
-        """Every label's features, related labels, and what no site could test, by name."""
         names = facts.names
         return SelectedFeatures(
             features={
@@ -227,22 +215,21 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence discloses, the order of candidates, and the labels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = EVIDENCE[self.evidence].disclosures(closed=self.closed, lenient=lenient)
         scale = () if self.evidence == "fisher" else ScaleVerdicts.discloses
         ranked = (*StrengthVerdicts.discloses, *scale) if self.closed else ()
         return joined(opened, ranked, [Disclosure(Quantity.LABELS, audience=Audience.COORDINATOR)])
 
-    def _run(
-        self, facts: Facts, labels: tuple[int, ...]
-    ) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+    def _run(self, facts: Facts, labels: tuple[int, ...]) -> Asking[FedCMFSOutcome]:
         n_variables = facts.n_variables
         learning = self._triplets(facts, "FedCFL")
-        searches: list[Searching] = [parents_and_children(learning, label) for label in labels]
+        searches: list[Asking[Neighbourhood]] = [
+            parents_and_children(learning, label) for label in labels
+        ]
         learned = dict(zip(labels, (yield from gather(searches)), strict=True))
         retrieving = self._triplets(facts, "FedCFR")
-        retrievals: list[Retrieving] = [
+        retrievals: list[Asking[tuple[int, ...]]] = [
             self._retrieve(retrieving, label, learned) for label in labels
         ]
         retrieved = dict(zip(labels, (yield from gather(retrievals)), strict=True))
@@ -271,7 +258,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     def _retrieve(
         self, triplets: Triplets, label: int, learned: Mapping[int, Neighbourhood]
-    ) -> Retrieving:
+    ) -> Asking[tuple[int, ...]]:
         """FedCFR for one label (section 4.3, Alg. 2); at most two rounds."""
         neighbourhood = learned[label]
         left_out = set(range(triplets.n_variables)) - {*learned, *neighbourhood.members}
@@ -301,7 +288,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     def _correct(
         self, triplets: Triplets, selected: Mapping[int, list[int]]
-    ) -> Generator[Question, FloatVector, dict[int, set[int]]]:
+    ) -> Asking[dict[int, set[int]]]:
         """FedCFC for all labels (section 4.4, Alg. 3): what has to go, by label."""
         checked = {
             label: features[len(features) - _share(self.k2, len(features)) :]
@@ -311,7 +298,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         for label, features in checked.items():
             for feature in features:
                 asking_for.setdefault(feature, set()).add(label)
-        searches: list[Searching] = [
+        searches: list[Asking[Neighbourhood]] = [
             parents_and_children(triplets, feature, watched=frozenset(watching))
             for feature, watching in asking_for.items()
         ]

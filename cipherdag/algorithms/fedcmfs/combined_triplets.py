@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from itertools import pairwise
 from typing import TypeVar
 
@@ -10,19 +9,21 @@ import numpy as np
 from msgspec.structs import replace
 
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.constraint_based.settings import evidence_settings
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, FederatedCITest
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.combined_evidence import (
+    GRID_BITS,
+    SMALLEST_P,
     CombinedEvidence,
+    WeightedEvidence,
     combined_p,
 )
 from cipherdag.questions.encodings import by_owner, pack_blocks, segments
 from cipherdag.questions.gather import gather, map_questions
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking, Question
 from cipherdag.questions.threshold import sum_with_threshold
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, keys_of_tests, rows_of_keys
 
 Outcome = TypeVar("Outcome")
@@ -31,21 +32,14 @@ SLICE = 2_000_000
 N_SUMS = 3  # n p, n r, n
 
 
-def by_combination(
-    asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
-) -> Generator[Question, FloatVector, Outcome]:
-    """A search whose every question is asked as `CombinedEvidence` of ``fisher``.
+def by_combination(asking: Asking[Outcome], min_contributors: int = 1) -> Asking[Outcome]:
+    """A search whose questions, `WeightedEvidence`, are asked as `CombinedEvidence` of ``fisher``.
 
-    Args:
-        asking: Yields `WeightedEvidence`, one question a round.
-        min_contributors: How many sites have to contribute to a triplet.
-
-    Returns:
-        The outcome of ``asking``, which gets the p-value over all sites, the strength where S is
-        empty, and 1 for every triplet; 0 three times where the sites together cannot test it.
+    It gets for every triplet the p-value over all sites, the strength where S is empty, and 1; or 0
+    three times where the sites together cannot test it.
     """
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is combined")
         combined = CombinedEvidence.about(question, "fisher")
@@ -60,28 +54,16 @@ def by_combination(
 
 
 def by_source(
-    asking: Generator[Question, FloatVector, Outcome],
-    kind: CombinationMethod,
-    facts: Facts,
-    *,
-    closed: bool = False,
-) -> Generator[Question, FloatVector, Outcome]:
+    asking: Asking[Outcome], kind: CombinationMethod, facts: Facts, *, closed: bool = False
+) -> Asking[Outcome]:
     """A search whose every question is answered by the p-values of a kind of evidence.
 
-    Args:
-        asking: Yields `WeightedEvidence`, one question a round; or comparisons of strengths, which
-            are asked as they are, in as many rounds as their keys need.
-        kind: The evidence that does the tests.
-        facts: How many sites there are, and how many have to contribute to a disclosed sum.
-        closed: Whether sums stay closed, and verdicts alone are disclosed.
-
-    Returns:
-        The outcome of ``asking``, which gets what `by_combination` gives it; strengths are normal
-        scores, or 0 where sums stay closed.
+    It gets what `by_combination` gives; strengths are normal scores, or 0 where sums stay
+    ``closed``. Comparisons of strengths are asked as they are, in as many rounds as keys need.
     """
     opened: list[FederatedCITest] = []
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         if question.opens_bits:
             comparisons = [_asked(part) for part in question.parts]
             verdicts = yield from gather(comparisons, most_values=MAX_VALUES_PER_ROUND)
@@ -90,16 +72,8 @@ def by_source(
             raise TypeError("only weighted evidence of triplets is tested")
         if not opened:
             # the test that fits the columns may be the kind's own choice
-            settings = EvidenceSettings(
-                spec=replace(question.test, name="auto") if kind.own_tests else question.test,
-                n_variables=question.n_variables,
-                max_rows=question.max_rows,
-                present=facts.present,
-                min_contributors=facts.min_contributors,
-                determined=facts.determined,
-                ranked=True,
-                visits=facts.visits,
-            )
+            spec = replace(question.test, name="auto") if kind.own_tests else question.test
+            settings = evidence_settings(facts, spec, question.max_rows, ranked=True)
             opened.append((yield from kind.source(settings, closed=closed)))
         tests = [rows.astype(np.int64) for rows in question.rows()]
         p_values = yield from opened[0].p_values(tests)
@@ -111,27 +85,20 @@ def by_source(
     return map_questions(asking, answer)
 
 
-def _asked(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+def _asked(question: Question) -> Asking[FloatVector]:
     return (yield question)
 
 
-def remember(
-    asking: Generator[Question, FloatVector, Outcome], min_contributors: int = 1
-) -> Generator[Question, FloatVector, Outcome]:
+def remember(asking: Asking[Outcome], min_contributors: int = 1) -> Asking[Outcome]:
     """Merge each round's questions into one about the distinct triplets not asked before.
 
-    Args:
-        asking: Yields `WeightedEvidence`, or bundles of it, about one test; or questions that
-            disclose bits, which are asked as they are.
-        min_contributors: How many sites have to contribute to a triplet; others are unreliable.
-
-    Returns:
-        The outcome of ``asking``. A round whose triplets are all known is not held; one with more
-        than 2,000,000 new triplets is held in slices.
+    The questions are `WeightedEvidence`, or bundles of it, about one test; those that disclose bits
+    are asked as they are. A round whose triplets are all known is not held; one with more than
+    2,000,000 new triplets is held in slices. What too few sites contribute to is unreliable.
     """
     caches: dict[int, OutcomeCache] = {}
 
-    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    def answer(question: Question) -> Asking[FloatVector]:
         if question.opens_bits:
             return (yield question)
         parts = question.parts
@@ -145,7 +112,7 @@ def remember(
 
 def _complete(
     parts: list[WeightedEvidence], caches: dict[int, OutcomeCache], min_contributors: int
-) -> Generator[Question, FloatVector, FloatVector]:
+) -> Asking[FloatVector]:
     """The sums of all parts, laid out as each part's encodings say."""
     largest = max(len(part.counts) for part in parts)
     rows = [part.rows() for part in parts]
@@ -165,7 +132,7 @@ def _complete(
 
 def _learn(
     template: WeightedEvidence, keys: list[Keys], caches: dict[int, OutcomeCache], needed: int
-) -> Generator[Question, FloatVector, None]:
+) -> Asking[None]:
     """Ask for the distinct triplets that are not known yet."""
     unknown = []
     for size, own in enumerate(keys):
@@ -190,3 +157,30 @@ def _learn(
         for size, own in enumerate(part):
             caches[size].add(own, table[done : done + len(own)])
             done += len(own)
+
+
+CORRELATION = "the absolute correlation, 0 to 1"
+LIKELIHOOD = "twice the gain in log likelihood, in units of chi-square"
+OF_TESTS = {
+    "fisherz": CORRELATION,
+    "g2": "G2, in units of chi-square",
+    "pearson": "chi-square",
+    "regression": LIKELIHOOD,
+}
+ANY = f"G2, in units of chi-square, where both are categories, and else of {CORRELATION}"
+OF_EVIDENCE = {
+    "fisher": "-2 ln p of the sites' tests, added up",
+    "stratified": "the score of the test over all sites, in standard deviations from independence",
+}
+
+
+def measure(evidence: str, test: str) -> str:
+    """What an opened strength is, as a phrase with its unit."""
+    if evidence != "weighted_p":
+        return OF_EVIDENCE[evidence]
+    return f"mean over the sites, weighted by rows, of {OF_TESTS.get(test, ANY)}"
+
+
+def least_p(evidence: str) -> float:
+    """A p-value that is shown as 0 is below this: half a step of the grid, or the smallest."""
+    return 0.5 / (1 << GRID_BITS) if evidence == "weighted_p" else SMALLEST_P

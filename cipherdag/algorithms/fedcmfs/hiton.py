@@ -2,23 +2,142 @@
 
 Source: Aliferis et al., JMLR 11 (2010) 171-234, in the interleaved form that FedCMFS (section 4.2,
 Alg. 1) and its authors' published single-site program use.
+
+Where strengths stay closed, candidates are ranked by comparisons of two sums. Few are compared each
+with each in one round, and ranked by how often they win. Of more, some are taken as pivots and
+compared with all. The groups of candidates between two pivots are then ranked in the same way, all
+in the same rounds. Comparisons contradict one another only where sites cannot test the same pairs;
+the order is a public function of them in any case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.fedcmfs.ranking import Ranking
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.encodings import by_owner, pack_blocks, rows_of, subsets
-from cipherdag.questions.question import Question
-from cipherdag.questions.weighted_evidence import WeightedEvidence, weighted_means
+from cipherdag.questions.combined_evidence import (
+    Combination,
+    CombinedEvidence,
+    WeightedEvidence,
+    weighted_means,
+)
+from cipherdag.questions.encodings import by_owner, pack_blocks, pack_integers, rows_of, subsets
+from cipherdag.questions.question import Asking
+from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.verdicts import finest_grid_that_fits
+
+Comparing = Callable[[IndexArray], Asking[FloatVector]]
+Wins = dict[tuple[int, int], bool]
+"""Says of a pair of candidates i < j whether j is stronger."""
+
+EACH_WITH_EACH = 24
+"""Largest group of candidates of which every two are compared."""
+PIVOTS = 7
+"""Number of pivots in a larger group."""
+LOG_POWER = 11
+"""-2 ln p of a site is below 2**11."""
+TOO_MANY_SITES = "reveal bits of strengths is for fewer sites"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Ranks a target's pairs by weighted mean strength, or with ``fisher`` by summed -2 ln p."""
+
+    evidence: Combination
+    n_sites: int
+
+    def strengths(self, marginals: WeightedEvidence, dependent: BoolVector) -> Asking[FloatVector]:
+        """Ranks of B pairs by strength, 1 for the weakest; 0 for those not dependent, shape (B,).
+
+        ParameterError where there are too many sites.
+        """
+        ranked = np.flatnonzero(dependent)
+        ranks = np.zeros(len(dependent))
+        if len(ranked):
+            counts, members = pack_blocks([marginals.rows()[0][ranked]])
+            pairs = msgspec.structs.replace(marginals, counts=counts, members=members)
+            order = yield from self._order(pairs)
+            ranks[ranked[order]] = np.arange(len(order), 0, -1)
+        return ranks
+
+    def _order(self, pairs: WeightedEvidence) -> Asking[list[int]]:
+        n_pairs = pairs.counts[0]
+        if n_pairs == 1:
+            return [0]
+        largest, bits = yield from self._grid(pairs)
+        question: WeightedEvidence | CombinedEvidence = pairs
+        if self.evidence == "fisher":
+            question = CombinedEvidence.about(pairs, "fisher")
+
+        def stronger(compared: IndexArray) -> Asking[FloatVector]:
+            return (yield StrengthVerdicts(question, largest, bits, pack_integers(compared)))
+
+        return (yield from ranked(n_pairs, stronger))
+
+    def _grid(self, pairs: WeightedEvidence) -> Asking[tuple[int, int]]:
+        """The largest difference of a site on the grid, and the bits of the grid."""
+        largest, bits = finest_grid_that_fits(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
+        if self.evidence == "fisher":
+            return largest, bits - LOG_POWER
+        reached = yield ScaleVerdicts(pairs)
+        return largest, bits - 2 * int((reached > 0).sum())
+
+
+def ranked(count: int, compare: Comparing) -> Asking[list[int]]:
+    """The order of ``count`` candidates, the strongest first.
+
+    ``compare`` asks of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).
+    """
+    groups = [list(range(count))]
+    while any(len(group) > 1 for group in groups):
+        asked = [pair for group in groups for pair in _pairs(group)]
+        verdicts = yield from compare(np.array(asked, dtype=np.int64))
+        wins = dict(zip(asked, (verdicts > 0).tolist(), strict=True))
+        groups = [part for group in groups for part in _parted(group, wins)]
+    return [candidate for group in groups for candidate in group]
+
+
+def _pivots(group: list[int]) -> list[int]:
+    step = len(group) // (PIVOTS + 1)
+    return group[step::step][:PIVOTS]
+
+
+def _pairs(group: list[int]) -> list[tuple[int, int]]:
+    """The pairs of a group, which is in ascending order, that are compared."""
+    if len(group) <= EACH_WITH_EACH:
+        return list(combinations(group, 2))
+    pivots = _pivots(group)
+    within = list(combinations(pivots, 2))
+    return within + [(min(a, b), max(a, b)) for a in pivots for b in group if b not in pivots]
+
+
+def _parted(group: list[int], wins: Wins) -> list[list[int]]:
+    """The parts into which comparisons divide a group, the strongest first."""
+
+    def beaten(i: int, others: list[int]) -> int:
+        return sum(wins[i, j] if i < j else not wins[j, i] for j in others)
+
+    pivots = group if len(group) <= EACH_WITH_EACH else _pivots(group)
+    losses = {i: beaten(i, [j for j in pivots if j != i]) for i in group}
+    ranked_pivots = sorted(pivots, key=lambda i: (losses[i], i))
+    if pivots is group:
+        return [[candidate] for candidate in ranked_pivots]
+    parts: list[list[int]] = [[] for _ in range(2 * len(pivots) + 1)]
+    for number, candidate in enumerate(ranked_pivots):
+        parts[2 * number + 1].append(candidate)
+    for candidate in group:
+        if candidate not in pivots:
+            parts[2 * losses[candidate]].append(candidate)
+    return [part for part in parts if part]
+
 
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]
@@ -62,13 +181,8 @@ class Neighbourhood:
 class Triplets:
     """Asks for triplets (x, y, S) about the same variables by the same test.
 
-    Attributes:
-        n_variables: Number of aligned variables, p.
-        test: The test; independent iff the weighted p is greater than its alpha.
-        max_cond_size: Largest S; None for no limit.
-        part: The subroutine that asks.
-        max_rows: Declared bound of a site's rows.
-        ranking: Ranks the dependent variables where strengths are never opened, else None.
+    x and y are independent iff the weighted p is greater than the test's alpha. ``ranking`` ranks
+    the dependent variables where strengths are never opened; else it is None.
     """
 
     n_variables: int
@@ -78,7 +192,7 @@ class Triplets:
     max_rows: int
     ranking: Ranking | None = None
 
-    def marginals(self, target: int) -> Generator[Question, FloatVector, Marginals]:
+    def marginals(self, target: int) -> Asking[Marginals]:
         """The target with every other variable given nothing; one round, and those of a ranking."""
         others = np.delete(np.arange(self.n_variables), target)
         p_value = np.full(self.n_variables, np.nan)
@@ -92,17 +206,10 @@ class Triplets:
                 strength[others] = yield from self.ranking.strengths(question, dependent)
         return Marginals(p_value, strength)
 
-    def given(
-        self, families: Sequence[tuple[int, int, Sets]]
-    ) -> Generator[Question, FloatVector, list[list[FloatVector]]]:
-        """Weighted p-values of x with y given every set of its family, in at most one round.
+    def given(self, families: Sequence[tuple[int, int, Sets]]) -> Asking[list[list[FloatVector]]]:
+        """Weighted p-values of x with y given every set of its family (x, y, sets), in a round.
 
-        Args:
-            families: (x, y, sets) each.
-
-        Returns:
-            For every family its p-values by size of the set, shape (K_l,) each; NaN where no site
-            had a reliable test.
+        By family and size of the set, shape (K_l,) each; NaN where no site had a reliable test.
         """
         blocks = rows_of(families)
         p_value = np.zeros(0)
@@ -131,7 +238,7 @@ class Triplets:
 
 def parents_and_children(
     triplets: Triplets, target: int, *, watched: frozenset[int] | None = None
-) -> Generator[Question, FloatVector, Neighbourhood]:
+) -> Asking[Neighbourhood]:
     """The target's parents and children by HITON-PC on weighted evidence (FedCFL).
 
     Phase I keeps the variables whose weighted p with the target is below alpha, the strongest
@@ -140,14 +247,9 @@ def parents_and_children(
     oldest, leave if a set that holds the newcomer separates them. A triplet without any reliable
     test counts as dependent there.
 
-    Args:
-        triplets: Asks the sites.
-        target: Position of the target.
-        watched: Stop as soon as none of these can be a member any more; None to go on to the end.
-
-    Returns:
-        The members. Rounds: one, then about one per admission: its tests of the older members
-        travel with those that it adds for the waiting candidates, up to 10,000 triplets ahead.
+    It stops as soon as none of ``watched`` can be a member any more. Rounds: one, then about one
+    per admission: its tests of the older members travel with those that it adds for the waiting
+    candidates, up to 10,000 triplets ahead.
     """
     marginals = yield from triplets.marginals(target)
     waiting = marginals.dependent(triplets.test.alpha, range(triplets.n_variables))
@@ -161,9 +263,7 @@ def parents_and_children(
 class _Search:
     """Phase II for one target; what it asks ahead never changes what it concludes.
 
-    Attributes:
-        members: Admitted variables, oldest first.
-        waiting: Candidates that have not had their turn.
+    ``members`` were admitted, the oldest first; those ``waiting`` have not had their turn.
     """
 
     triplets: Triplets
@@ -178,7 +278,7 @@ class _Search:
         """Whether a watched variable is a member or waits; True where none is watched."""
         return watched is None or not watched.isdisjoint([*self.members, *self.waiting])
 
-    def advance(self) -> Generator[Question, FloatVector, None]:
+    def advance(self) -> Asking[None]:
         """Give the next candidate its turn, or ask for what its turn needs."""
         candidate = self.waiting[0]
         if self._separated(candidate, self._mask(self.members)):
@@ -194,7 +294,7 @@ class _Search:
                 if self._separated(member, self._mask(v for v in self.members if v != member)):
                     self.members.remove(member)
 
-    def _test(self, older: list[int]) -> Generator[Question, FloatVector, None]:
+    def _test(self, older: list[int]) -> Asking[None]:
         """Test the ``older`` members, and waiting candidates up to `LOOKAHEAD` triplets ahead."""
         shared: dict[frozenset[int], Sets] = {}
         families = [(self.target, v, self._untested(v, {})) for v in older]

@@ -6,7 +6,7 @@ skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -15,17 +15,20 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.algorithms.constraint_based.report import report_on_tests
-from cipherdag.algorithms.constraint_based.settings import GraphFromTests, compare_sites_meanwhile
+from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
+from cipherdag.algorithms.constraint_based.settings import (
+    GraphFromTests,
+    compare_sites_meanwhile,
+    evidence_settings,
+)
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
-from cipherdag.algorithms.constraint_based.untested import removed_untested
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedfci.groups import of_groups
-from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-from cipherdag.algorithms.fedfci.report import concluded, remarks_of, with_fitting
-from cipherdag.algorithms.fedfci.rfci import RFCI, Refined
+from cipherdag.algorithms.fedfci.report import FedFCIOutcome, concluded, remarks_of, with_fitting
 from cipherdag.algorithms.fedfci.search import (
+    RFCI,
+    Refined,
     TripleConstraints,
     fci_skeleton,
     start_marks,
@@ -33,7 +36,7 @@ from cipherdag.algorithms.fedfci.search import (
     triple_constraints,
 )
 from cipherdag.algorithms.parameters import require
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntPAG
@@ -43,12 +46,10 @@ from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
 MOST_GRAPHS = 100_000
 """That ``integrate`` looks at."""
-
-Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +92,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
     selection: bool = False
 
     def check(self) -> None:
-        """Refuse choices that do not go together."""
         self.check_bits()
         self.check_test()
         require(
@@ -106,7 +106,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         )
 
     def check_measured(self, measured: Measured) -> None:
-        """Take sites that lack variables where the evidence and the search do."""
         GraphFromTests.check_measured(self, measured)
         require(
             measured.everywhere or self.search != "rfci",
@@ -120,7 +119,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         )
 
     def conclude(self, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
-        """The PAG by name, and why its edges stand."""
         return self._concluded(outcome, facts, MOST_GRAPHS * self._integrates)
 
     def decisions(self, outcome: FedFCIOutcome, facts: Facts) -> bytes:
@@ -129,22 +127,22 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         return self._concluded(outcome, facts, integrate=0).decisions + of_groups
 
     def report(self, conclusion: LearntPAG) -> Report:
-        """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
         report = report_on_tests(conclusion, self.evidence)
         return with_fitting(conclusion, report)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedFCIOutcome]) -> EdgeCounts:
-        """In how many PAGs each mark stands."""
         return EdgeCounts.of([outcome.marks for outcome in outcomes], "o-o")
 
-    def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Learning:
+    def learn(
+        self, facts: Facts, constraints: Constraints, *, resampled: bool = False
+    ) -> Asking[FedFCIOutcome]:
         """The run on the sites' rows, as they are or resampled.
 
         Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or with ``rfci``
         those of `stable_skeleton` and of `RFCI.orient`.
         """
-        settings = self.evidence_settings(facts)
+        settings = evidence_settings(facts, self.test_spec, self.max_rows)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
         compared = not (self.closed or resampled or facts.visits > 1)
         columns = source.kinds if compared else None
@@ -188,7 +186,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def _skeleton(
         self, source: FederatedCITest, constraints: Constraints, shown: Presence | None = None
-    ) -> Generator[Question, FloatVector, StableSkeleton]:
+    ) -> Asking[StableSkeleton]:
         if self.search == "rfci":
             return (
                 yield from stable_skeleton(
@@ -217,7 +215,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         constraints: Constraints,
         facts: Facts,
         stable: StableSkeleton,
-    ) -> Learning:
+    ) -> Asking[FedFCIOutcome]:
         sets, measured = stable.separations, facts.measured
         untested = measured.never(stable.skeleton)
         open_edges = constraints.open(stable.skeleton)
@@ -259,11 +257,11 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         skeleton: BoolMatrix,
         sets: Mapping[Pair, frozenset[int]],
         measured: Measured = EVERYWHERE,
-    ) -> Generator[Question, FloatVector, TripleConstraints]:
+    ) -> Asking[TripleConstraints]:
         search = self.separator_search(skeleton)
         return (yield from triple_constraints(source, search, sets, self.rule, measured))
 
 
-def _as_it_is(outcome: FedFCIOutcome) -> Learning:
+def _as_it_is(outcome: FedFCIOutcome) -> Asking[FedFCIOutcome]:
     yield from ()
     return outcome

@@ -9,7 +9,7 @@ selection variables from multiple datasets with overlapping variables", AISTATS 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest, PValues, Tests
-from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.algorithms.fedfci.report import FedFCIOutcome
 from cipherdag.algorithms.fedfci.search import TripleConstraints
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.ancestral.integration import LocalPAG, entailed
@@ -27,24 +27,18 @@ from cipherdag.graphs.endpoints import NONE, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 
-Search = Callable[[FederatedCITest, Constraints], Generator[Question, FloatVector, StableSkeleton]]
+Search = Callable[[FederatedCITest, Constraints], Asking[StableSkeleton]]
 Judging = Callable[
-    [FederatedCITest, BoolMatrix, Mapping[Pair, frozenset[int]]],
-    Generator[Question, FloatVector, TripleConstraints],
+    [FederatedCITest, BoolMatrix, Mapping[Pair, frozenset[int]]], Asking[TripleConstraints]
 ]
 
 
 class SubsetFilter:
-    """A source of evidence over some variables, which become 0, 1, ...
+    """A source of evidence over some variables, ascending, which become 0, 1, ...
 
-    Args:
-        source: Over all of them.
-        variables: Their positions, ascending, shape (k,).
-
-    Attributes:
-        kinds: None: differences between sites are looked for among all variables.
+    ``kinds`` is None: differences between sites are looked for among all variables.
     """
 
     def __init__(self, source: FederatedCITest, variables: IndexArray) -> None:
@@ -102,19 +96,12 @@ def of_groups(
     constraints: Constraints,
     search: Search,
     judge: Judging,
-) -> Generator[Question, FloatVector, FedFCIOutcome]:
+) -> Asking[FedFCIOutcome]:
     """FCI among the variables of one group after the other; a test is asked once.
 
-    Args:
-        source: Tests.
-        measured: Which variables the sites measured.
-        constraints: Background knowledge of p variables: none.
-        search: The search for a skeleton, over a source and knowledge of its variables.
-        judge: Gives for a source, a skeleton and separating sets the constraints on its triples.
-
-    Returns:
-        Edges that no group took away, and the marks that follow; every group's own PAG. Rounds:
-        those of ``search`` and ``judge``, group after group, but where all was asked before.
+    ``search`` finds a skeleton over a source and knowledge of its variables, ``judge`` the
+    constraints on its triples. The outcome has the edges that no group took away, the marks that
+    follow, and every group's own PAG. Rounds: those of both, but where all was asked before.
     """
     graphs: tuple[GroupGraph, ...] = ()
     for variables in measured.sets(len(constraints.required)):
@@ -124,7 +111,7 @@ def of_groups(
 
 def _of_group(
     source: FederatedCITest, variables: tuple[int, ...], search: Search, judge: Judging
-) -> Generator[Question, FloatVector, GroupGraph]:
+) -> Asking[GroupGraph]:
     subset = SubsetFilter(source, np.array(variables, dtype=np.int64))
     stable = yield from search(subset, Constraints.none(len(variables)))
     separations = stable.separations

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.constraint_based.edge_tests import (
+from cipherdag.algorithms.constraint_based.pair_tests import Pair, TestsOutcome
+from cipherdag.algorithms.constraint_based.report import (
+    NEVER_TOGETHER,
     P_VALUE,
     VERDICT,
+    details_of_tests,
     edge_tests,
     named,
     remarks_on_tests,
+    support_of,
     with_categories,
 )
-from cipherdag.algorithms.constraint_based.report import details_of_tests
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests
-from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, support_of
-from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.doubts import Saying, UnresolvedTriple, unresolved_details
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntPAG
@@ -29,13 +31,38 @@ from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
 from cipherdag.graphs.ancestral.classes import dag_of_pag
-from cipherdag.graphs.ancestral.integration import integrate_pags
+from cipherdag.graphs.ancestral.integration import LocalPAG, integrate_pags
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
-from cipherdag.graphs.endpoints import ARROW
+from cipherdag.graphs.endpoints import ARROW, NONE, Endpoints
 from cipherdag.graphs.knowledge import GIVEN
 from cipherdag.graphs.orientation import Triple, unshielded_pairs
 from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FedFCIOutcome(TestsOutcome):
+    """What a FedFCI run concludes, by position; p variables.
+
+    Attributes:
+        marks: The PAG, shape (p, p); see `cipherdag.graphs.endpoints`.
+        removed: Edges that fell, with ``rfci``, to tests of triples and paths.
+        sepsets: A separating set of every pair x < z without an edge, and its p-value.
+        colliders: The unshielded triples (x, y, z), x < z, that are colliders.
+        groups: The PAG of every group of sites among its variables; empty if none is integrated.
+    """
+
+    marks: Endpoints
+    removed: int = 0
+    sepsets: dict[Pair, tuple[frozenset[int], float]]
+    colliders: tuple[Triple, ...] = ()
+    groups: tuple[LocalPAG, ...] = field(repr=False, default=())
+
+    @property
+    def skeleton(self) -> BoolMatrix:
+        """The edges of the PAG, shape (p, p)."""
+        return self.marks != NONE
+
 
 log = logging.getLogger("cipherdag.result")
 
@@ -61,12 +88,7 @@ def concluded(
 ) -> LearntPAG:
     """The graph by name with its evidence and the details that a report is made of.
 
-    Args:
-        algorithm: How tests were done.
-        outcome: The outcome of the run.
-        facts: Names, and the categories that signs of effects are of.
-        integrate: How many graphs to look at for those that fit all groups of sites; 0 for none.
-        remarks: Further remarks on the evidence, in sentences.
+    ``integrate`` is how many graphs to look at for those that fit all groups of sites; 0 for none.
     """
     names, closed = facts.names, algorithm.closed
     outcome = replace(outcome, weakest=with_categories(outcome.weakest, facts))

@@ -12,8 +12,9 @@ no cause of them, be there edges or not).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 
@@ -25,19 +26,20 @@ from cipherdag.algorithms.constraint_based.skeleton import (
     stable_skeleton,
 )
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
-from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.graphs.ancestral.orientation import with_colliders
+from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.ancestral.paths import (
     blocks_of,
+    deciding,
     possible_d_sep,
     possibly_directed,
     transitive_closure,
 )
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints, circles
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over
+from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over, unshielded_pairs
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import SeparatorSearch
 
 
@@ -46,7 +48,6 @@ class TripleConstraints:
     """Constraints that tests put on the unshielded triples (x, y, z), x < z.
 
     Attributes:
-        colliders: The triples that are colliders.
         ambiguous: The triples of which that is open.
         no_causes: Colliders found by comparing sets without and with y: then y is no cause of x or
             z even if one of the edges is wrong. One separating set does not tell that.
@@ -63,10 +64,7 @@ class TripleConstraints:
         return replace(self, colliders=colliders, ambiguous=ambiguous)
 
 
-Judge = Callable[
-    [BoolMatrix, Mapping[Pair, frozenset[int]]],
-    Generator[Question, FloatVector, TripleConstraints],
-]
+Judge = Callable[[BoolMatrix, Mapping[Pair, frozenset[int]]], Asking[TripleConstraints]]
 """Gives for a skeleton and separating sets the constraints on its unshielded triples."""
 
 
@@ -95,21 +93,12 @@ def fci_skeleton(
     selection: bool,
     judge: Judge,
     shown: Presence | None,
-) -> Generator[Question, FloatVector, StableSkeleton]:
+) -> Asking[StableSkeleton]:
     """The skeleton of FCI: that of PC-stable, then given subsets of Possible-D-SEP too.
 
-    Args:
-        source: Tests.
-        constraints: Background knowledge of p variables.
-        alpha: Independent iff p > alpha.
-        max_cond_size: Largest conditioning set; None for no limit.
-        selection: Whether rows may have been selected by what variables cause. If not, a set that
-            separates two variables has only possible causes of one of them.
-        judge: Judges the triples of the first skeleton, hence what Possible-D-SEP is.
-        shown: Where the skeleton is shown after every layer, if it is.
-
-    Returns:
-        The skeleton. Rounds: those of `stable_skeleton`, `judge` and `possible_dsep_refinement`.
+    ``judge`` judges the triples of the first skeleton, hence what Possible-D-SEP is. Without
+    ``selection`` a set that separates two variables has only possible causes of one of them. All
+    else is as for `stable_skeleton`. Rounds: those of it, ``judge`` and `possible_dsep_refinement`.
     """
     first = yield from stable_skeleton(
         source, testable(constraints), alpha=alpha, max_cond_size=max_cond_size, shown=shown
@@ -138,17 +127,12 @@ def triple_constraints(
     sets: Mapping[Pair, frozenset[int]],
     rule: CollidersBy,
     measured: Measured = EVERYWHERE,
-) -> Generator[Question, FloatVector, TripleConstraints]:
-    """Which unshielded triples of a skeleton are colliders.
+) -> Asking[TripleConstraints]:
+    """Which unshielded triples of a skeleton are colliders; ``search`` has all their ends.
 
-    Args:
-        source: Tests.
-        search: All unshielded pairs of the skeleton.
-        sets: A separating set of each pair.
-        rule: ``sepset`` judges by that set alone. Other rules judge by all sets of neighbours of
-            the ends; if none of these separates the ends, the separating set decides.
-        measured: Which variables the sites measured. That a separating set lacks y says nothing of
-            y where no site measured the triple and the set together.
+    ``sepset`` judges by the separating set of each pair alone. Other rules judge by all sets of
+    neighbours of the ends; if none of these separates them, the separating set decides. That it
+    lacks y says nothing of y where no site measured the triple and the set together.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)
@@ -162,3 +146,121 @@ def triple_constraints(
         triple for triple in more if not measured.has([*triple, *sets[triple[0], triple[2]]])
     }
     return constraints.without(unmeasured | triples_over(skeleton, measured.never(skeleton)))
+
+
+Test = tuple[int, int, frozenset[int]]
+
+
+@dataclass(slots=True)
+class Refined:
+    """A skeleton, from which edges are removed, and the separating sets of pairs without an edge.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        sets: A separating set of every pair x < z without an edge; no subset of it separates.
+        triples: The constraints on its unshielded triples.
+    """
+
+    skeleton: BoolMatrix
+    sets: dict[Pair, frozenset[int]]
+    p_values: dict[Pair, float]
+    removed: int = 0
+    triples: TripleConstraints = field(default_factory=lambda: TripleConstraints(()))
+
+
+@dataclass(frozen=True, slots=True)
+class RFCI:
+    """The search of RFCI after the skeleton of PC: tests of triples and paths, no Possible-D-SEP.
+
+    A triple or a discriminating path directs only if its edges stand given what separates its ends.
+    Edges that do not are removed, and the search of triples and paths starts anew. A round asks of
+    all triples or paths at once, so that the order of the variables decides nothing.
+
+    Source: Colombo et al. as above, lemmas 3.1 and 3.2, and algorithms 4.4 and 4.5 of the
+    supplement.
+    """
+
+    source: FederatedCITest
+    constraints: Constraints
+    alpha: float
+    selection: bool
+    judge: Judge
+
+    def orient(self, refined: Refined) -> Asking[Endpoints]:
+        """The PAG; `refined` then holds the edges and triples that it rests on.
+
+        Rounds: one per turn in which edges fall, those of `judge`, and one per layer of
+        discriminating paths.
+        """
+        while True:
+            if (yield from self._thinned(refined, _of_triples(refined))):
+                continue
+            refined.triples = yield from self.judge(refined.skeleton, refined.sets)
+            start = with_colliders(
+                start_marks(refined.skeleton, self.constraints), refined.triples.colliders
+            )
+            paths: set[tuple[int, ...]] = set()
+            while True:
+                grounds = Grounds(refined.sets, refined.triples.ambiguous, paths)
+                marks = apply_zhang_rules(start, grounds, selection=self.selection)
+                new = set(deciding(marks)) - paths
+                if not new:
+                    return marks
+                if (yield from self._thinned(refined, _of_paths(new, refined))):
+                    break
+                paths |= new
+
+    def _thinned(self, refined: Refined, tests: Iterable[Test]) -> Asking[bool]:
+        """Remove the edges whose ends a test separates; return whether there were any."""
+        joined = self.constraints.joined
+        removed = yield from self._strongest(test for test in tests if not joined[test[:2]])
+        smaller = removed
+        while smaller:  # sets of which no subset separates, as the lemmas want
+            subsets = ((*pair, sep - {v}) for pair, (sep, _) in smaller.items() for v in sep)
+            smaller = yield from self._strongest(subsets)
+            removed |= smaller
+        for pair, (given, p_value) in removed.items():
+            refined.skeleton[pair] = refined.skeleton[pair[::-1]] = False
+            refined.sets[pair], refined.p_values[pair] = given, p_value
+        refined.removed += len(removed)
+        return bool(removed)
+
+    def _strongest(self, tests: Iterable[Test]) -> Asking[dict[Pair, tuple[frozenset[int], float]]]:
+        """For every pair that a test separates, the set with the largest p-value, and that."""
+        by_size: dict[int, set[tuple[int, ...]]] = {}
+        for x, y, given in tests:
+            row = (min(x, y), max(x, y), *sorted(given))
+            by_size.setdefault(len(given), set()).add(row)
+        if not by_size:
+            return {}
+        rows = [
+            np.array(sorted(by_size.get(size, ())), dtype=np.int64).reshape(-1, 2 + size)
+            for size in range(max(by_size) + 1)
+        ]
+        answers = yield from self.source.p_values(rows)
+        best: dict[Pair, tuple[frozenset[int], float]] = {}
+        for tested, p_values in zip(rows, answers, strict=True):
+            for (x, y, *members), p_value in zip(tested.tolist(), p_values.tolist(), strict=True):
+                if p_value > self.alpha and ((x, y) not in best or p_value > best[x, y][1]):
+                    best[x, y] = frozenset(members), p_value
+        return best
+
+
+def _of_triples(refined: Refined) -> Iterator[Test]:
+    """Tests of both edges of every unshielded triple given what separates its ends (3.1)."""
+    for x, z in unshielded_pairs(refined.skeleton).tolist():
+        given = refined.sets[x, z]
+        for y in np.flatnonzero(refined.skeleton[x] & refined.skeleton[z]).tolist():
+            yield x, y, given - {y}
+            yield z, y, given - {y}
+
+
+def _of_paths(paths: Iterable[tuple[int, ...]], refined: Refined) -> Iterator[Test]:
+    """Tests of every edge of a path given all subsets of what separates its ends (3.2)."""
+    for path in paths:
+        given = refined.sets[min(path[0], path[-1]), max(path[0], path[-1])]
+        for x, y in pairwise(path):
+            rest = sorted(given - {x, y})
+            sizes = (combinations(rest, size) for size in range(len(rest) + 1))
+            for subset in chain.from_iterable(sizes):
+                yield x, y, frozenset(subset)

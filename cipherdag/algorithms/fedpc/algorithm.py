@@ -8,7 +8,7 @@ of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -16,33 +16,32 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.algorithm import Facts, Published
 from cipherdag.algorithms.bootstrap import arcs_counted
 from cipherdag.algorithms.constraint_based.colliders import CollidersBy, separate_and_judge
-from cipherdag.algorithms.constraint_based.report import report_on_tests
+from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
 from cipherdag.algorithms.constraint_based.settings import (
     ENDS_WITHOUT_MIDDLE,
     GraphFromTests,
     compare_sites_meanwhile,
+    evidence_settings,
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
-from cipherdag.algorithms.constraint_based.untested import removed_untested
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedpc.orientation import oriented, oriented_in_code_order
-from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.algorithms.fedpc.reference import REFERENCES, Reference
-from cipherdag.algorithms.fedpc.report import concluded
+from cipherdag.algorithms.fedpc.graph_evidence import concluded
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, oriented, oriented_in_code_order
 from cipherdag.algorithms.fedpc.voting import (
+    REFERENCES,
     UNDECIDED,
+    Reference,
     VoteRule,
     by_candidate_scores,
     by_maximum,
     voted_skeleton,
 )
 from cipherdag.algorithms.parameters import one_of, preset, require, within
-from cipherdag.algorithms.published import Published
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
@@ -51,7 +50,7 @@ from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, CITestSpec
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import (
     MAX_GRID_BITS,
     BestIndexPrecedes,
@@ -60,8 +59,6 @@ from cipherdag.questions.separators import (
 )
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import EdgeVerdicts
-
-Asking = Generator[Question, FloatVector, FedPCOutcome]
 
 EXACT = {
     "evidence": "vote",
@@ -91,7 +88,7 @@ class Voting:
             from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
             least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
             means a collider, and the DAG is made by its own rule, which may leave cycles
-            (`fedpc.reference`).
+            (`fedpc.voting`).
         vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
             edge that too few sites can test stays.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
@@ -146,7 +143,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     voting: Voting = preset(Voting())
 
     def check(self) -> None:
-        """Refuse choices that do not go together."""
         voting, sepset = self.decided_by == "vote", self.voting.sepset
         self.check_bits()
         require(
@@ -174,7 +170,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         self.check_test()
 
     def check_measured(self, measured: Measured) -> None:
-        """Refuse sites that lack variables if the evidence or the collider rule needs them all."""
         GraphFromTests.check_measured(self, measured)
         require(measured.everywhere or self.voting.sepset == "max", ENDS_WITHOUT_MIDDLE)
 
@@ -209,26 +204,24 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         )
 
     def conclude(self, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
-        """The CPDAG by name, why its edges stand, and what was resampled."""
         return concluded(self, outcome, facts, sepset=self.voting.sepset, followed=self._followed)
 
     def evidence_disclosures(self) -> tuple[Disclosure, ...]:
-        """What the evidence discloses, and with votes what the choice of separating sets does."""
         if self.decided_by != "vote":
             return GraphFromTests.evidence_disclosures(self)
         votes = EdgeVerdicts.discloses if self.closed else EdgeVotes.discloses
         return joined(votes, SEPARATORS.get(self.voting.sepset, ()))
 
     def report(self, conclusion: LearntGraph) -> Report:
-        """Confidence of edges, triples that stay open, and differences between sites."""
         return report_on_tests(conclusion, self.decided_by)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedPCOutcome]) -> EdgeCounts:
-        """In how many CPDAGs each edge stands."""
         return arcs_counted(outcomes)
 
-    def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Asking:
+    def learn(
+        self, facts: Facts, constraints: Constraints, *, resampled: bool = False
+    ) -> Asking[FedPCOutcome]:
         """The run on the sites' rows, as they are or resampled.
 
         Rounds: two per layer (of a publication one), then with ``max`` about (grid_bits + log2 of
@@ -237,7 +230,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         """
         if self.decided_by == "vote":
             return (yield from self._learn_by_votes(facts, constraints))
-        settings = self.evidence_settings(facts)
+        settings = evidence_settings(facts, self.test_spec, self.max_rows)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
         compared = not (self.closed or resampled or facts.visits > 1)
         outcome, differences = yield from compare_sites_meanwhile(
@@ -266,7 +259,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         constraints: Constraints,
         facts: Facts,
         stable: StableSkeleton,
-    ) -> Asking:
+    ) -> Asking[FedPCOutcome]:
         """The outcome with separating sets, and the class of DAGs that the collider rule gives."""
         search = self.separator_search(stable.skeleton)
         chosen, judged = yield from separate_and_judge(
@@ -310,7 +303,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             tie_break_score=stable.tie_break_score,
         )
 
-    def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking:
+    def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking[FedPCOutcome]:
         rule = VoteRule(
             share=self.voting.vote_share,
             reference=self._followed,

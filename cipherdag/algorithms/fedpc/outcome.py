@@ -1,16 +1,23 @@
-"""What a FedPC run concludes."""
+"""What a FedPC run concludes, and its directions (phases 4 and 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
-from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.graphs.orientation import Triple
-from cipherdag.graphs.resolution import ClassOfDags
+from cipherdag.algorithms.constraint_based.colliders import JudgedTriples
+from cipherdag.algorithms.constraint_based.pair_tests import Pair, TestsOutcome
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.graphs.orientation import (
+    Strengths,
+    Triple,
+    colliders_by_sepset,
+    meek_in_code_order,
+    orient_colliders,
+)
+from cipherdag.graphs.resolution import ClassOfDags, class_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,3 +82,54 @@ class FedPCOutcome(TestsOutcome):
         if self.undirected is not None:
             arcs = arcs | self.undirected & skeleton
         return replace(self, skeleton=skeleton, arcs=arcs, in_class=classed)
+
+
+def oriented(
+    outcome: FedPCOutcome,
+    constraints: Constraints,
+    judged: JudgedTriples | None,
+    *,
+    open_triples: Collection[Triple],
+    by_clarity: bool,
+    tie_break_score: FloatVector,
+) -> FedPCOutcome:
+    """The outcome with the class that has the strongest colliders, as far as a DAG has them.
+
+    ``judged`` is what all sets say of the triples; where it is None, the chosen sets decide all but
+    ``open_triples``. Judged colliders are as strong as they are clear where ``by_clarity``, else as
+    the support of the chosen set. ``tie_break_score``, shape (p,), is for what the graph leaves
+    open.
+    """
+    if judged is None:
+        by_set = colliders_by_sepset(outcome.skeleton, outcome.separators)
+        triples = [triple for triple in by_set if triple not in open_triples]
+        strength: Strengths = outcome.support
+    else:
+        triples, open_triples = [*judged.colliders, *sorted(judged.effects)], judged.ambiguous
+        support = outcome.support
+        # a middle that causes no end is a collider unless a clearer one contradicts it
+        strength = {t: c if by_clarity else support[t[::2]] for t, c in judged.colliders.items()}
+        strength |= {triple: -1.0 / judged.clarity[triple] for triple in judged.effects}
+    return outcome.with_class(
+        class_of(
+            outcome.skeleton,
+            triples,
+            constraints,
+            open_triples=open_triples,
+            strength=strength,
+            tie_break=tie_break_score,
+        )
+    )
+
+
+def oriented_in_code_order(outcome: FedPCOutcome, constraints: Constraints) -> BoolMatrix:
+    """The graph that the original program makes, shape (p, p), which may be no CPDAG."""
+    empty = frozenset[int]()
+    sets = {pair: empty if given is None else given for pair, given in outcome.separators.items()}
+    arcs = orient_colliders(
+        outcome.skeleton,
+        colliders_by_sepset(outcome.skeleton, sets),
+        conflicts="overwrite",
+        background=constraints.directed(outcome.skeleton),
+    )
+    return meek_in_code_order(arcs)

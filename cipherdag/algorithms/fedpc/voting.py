@@ -7,8 +7,8 @@ separating sets from what the sites say of every candidate.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -17,7 +17,6 @@ import numpy as np
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.constraint_based.skeleton import layer_possible
 from cipherdag.algorithms.fedpc.outcome import LayerVotes
-from cipherdag.algorithms.fedpc.reference import Reference
 from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
@@ -25,7 +24,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.comparison import secure_max, secure_min
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -35,6 +34,74 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.questions.verdicts import MOST_VERDICTS, EdgeVerdicts
+
+CLASS = "Both directions imply the same independences, so the data cannot decide between them."
+SUPPORTS = {
+    "max": "highest p-value at any site, on the grid of the secure maximum",
+    "mean": "mean p-value over the sites, weighted by rows",
+    "vote": "sites by whose tests the two are independent given the set",
+}
+"""What the support of a separating set is, by how it was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The conventions of this package, of the paper or of its program.
+
+    Attributes:
+        least_votes: Takes the number of voters times `Voting.vote_share`, and gives the least
+            votes that keep an edge; `VoteRule` raises them to 1.
+        order: Whether neighbours are those at the layer's start (``stable``), or those in the graph
+            as a site edits it.
+        abstain: Whether a site that can do no test of an edge abstains; else it keeps the edge.
+        pool: Where candidate sets are from: the neighbours of one end, or of both together.
+        measure: What the secure maximum compares.
+        unseparated_collides: Whether a triple is a collider whose ends no set separates.
+        makes_class: Whether the graph is the class of a DAG; else directions are made one after
+            the other, which may leave cycles.
+        supports: What the support of a separating set is, by how it was chosen.
+        undirected: Why an edge has no direction, in a sentence.
+    """
+
+    least_votes: Callable[[Fraction], int]
+    order: Literal["stable", "sequential"]
+    abstain: bool
+    pool: Literal["either", "union"]
+    measure: Literal["p_value", "correlation"]
+    unseparated_collides: bool
+    makes_class: bool
+    supports: dict[str, str]
+    undirected: str
+
+
+VOTES = Reference(
+    least_votes=lambda share: math.floor(share) + 1,
+    order="stable",
+    abstain=True,
+    pool="either",
+    measure="p_value",
+    unseparated_collides=False,
+    makes_class=True,
+    supports=SUPPORTS,
+    undirected=CLASS,
+)
+PAPER = replace(VOTES, abstain=False)
+PROGRAM = Reference(
+    least_votes=lambda share: math.floor(share + Fraction(1, 2)),
+    order="sequential",
+    abstain=False,
+    pool="union",
+    measure="correlation",
+    unseparated_collides=True,
+    makes_class=False,
+    supports=SUPPORTS
+    | {
+        "max": "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
+    },
+    undirected="The program that is followed gives it no direction.",
+)
+REFERENCES = {"auto": VOTES, "paper": PAPER, "code": PROGRAM}
+
 
 TOO_MANY = (
     f"reveal bits with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "
@@ -49,13 +116,10 @@ UNDECIDED = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRule:
-    """How votes decide.
+    """How votes decide: ``share`` of the sites that can test an edge keeps it.
 
-    Attributes:
-        share: Share of the sites that can test an edge that keeps it.
-        reference: The conventions that are followed.
-        max_cond_size: Largest conditioning set; None for the largest degree.
-        closed: Whether votes stay closed, and verdicts on them are computed.
+    Where ``closed``, votes stay closed and verdicts on them are computed. Without ``max_cond_size``
+    sets are as large as the largest degree.
     """
 
     share: float
@@ -76,13 +140,9 @@ class VoteRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VotedSkeleton:
-    """The skeleton that the votes leave.
+    """The skeleton that the votes leave, shape (p, p), and how many edges each layer left.
 
-    Attributes:
-        skeleton: Symmetric adjacency, shape (p, p).
-        layers: Edges left after each layer.
-        votes: The votes of each layer; none where they stay closed.
-        first: Where votes stay closed, the edges that the first layer leaves; else None.
+    Where votes stay closed there are none, but the edges that the ``first`` layer leaves.
     """
 
     skeleton: BoolMatrix
@@ -114,18 +174,11 @@ def voted_skeleton(
     rule: VoteRule,
     present: Presence,
     min_contributors: int,
-) -> Generator[Question, FloatVector, VotedSkeleton]:
+) -> Asking[VotedSkeleton]:
     """The skeleton that votes leave: one round per layer, or two where voters are counted first.
 
-    Args:
-        constraints: Background knowledge of p variables.
-        test: The test of every site.
-        rule: How votes decide.
-        present: How many sites the last sum covers.
-        min_contributors: How many sites must be able to test an edge; other edges stay.
-
-    Raises:
-        ParameterError: There are too many edges for verdicts.
+    Edges that fewer than ``min_contributors`` sites can test stay. ParameterError where there are
+    too many edges for verdicts.
     """
     skeleton = ~(np.eye(len(constraints.required), dtype=bool) | constraints.excluded)
     layers: list[int] = []
@@ -153,7 +206,7 @@ def voted_skeleton(
 
 def _counted(
     question: EdgeVotes, present: Presence, min_contributors: int
-) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
+) -> Asking[tuple[IndexArray, IndexArray]]:
     """The votes on every edge, and how many sites can test it; 0 where those are too few."""
     if not question.abstain:
         sums = yield question
@@ -166,19 +219,16 @@ def _counted(
 
 def by_maximum(
     search: SeparatorSearch, present: Presence
-) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+) -> Asking[tuple[IndexArray, FloatVector]]:
     """Highest score over all sites, then the first candidate attaining it (phase 3).
 
-    Returns:
-        The candidate of every pair, -1 for none and `UNDECIDED` where a site left meanwhile and the
-        others do not tell; and its score.
+    The candidate of a pair is -1 for none, and `UNDECIDED` where a site left meanwhile and the
+    others do not tell; its score comes with it.
     """
     groups = search.n_groups
     top = np.full(groups, search.top_score, dtype=np.int64)
     peaks = yield from secure_max(
-        lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)),
-        top,
-        present=present,
+        lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)), top, present=present
     )
     doubtful = peaks < 0
     peaks = np.maximum(peaks, 0)
@@ -199,7 +249,7 @@ def by_maximum(
 
 def by_candidate_scores(
     search: SeparatorSearch, score: ScoredBy, present: Presence, min_contributors: int
-) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+) -> Asking[tuple[IndexArray, FloatVector]]:
     """Highest mean p or most votes; ties go to the first candidate (section 5)."""
     candidates = search.candidates()
     totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
@@ -219,7 +269,7 @@ def by_candidate_scores(
 
 def _candidate_scores(
     search: SeparatorSearch, score: ScoredBy, total: int, present: Presence, min_contributors: int
-) -> Generator[Question, FloatVector, FloatVector]:
+) -> Asking[FloatVector]:
     parts: list[FloatVector] = [np.zeros(0)]
     voters = 0
     for first in range(0, total, SLICE):

@@ -6,17 +6,16 @@ stratified by site, of its independence given that set.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.constraint_based.settings import check_level
+from cipherdag.algorithms.constraint_based.settings import check_level, evidence_settings
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.federated_test import PValues
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import LEVELS, Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
@@ -28,7 +27,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
@@ -118,12 +117,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         Algorithm.__post_init__(self)
 
     def check(self) -> None:
-        """Refuse a graph that cannot be read, or that implies nothing.
-
-        Raises:
-            GraphError: It has a directed cycle, stands for no DAG, or is not complete.
-            ParameterError: The level is lower than bits can be computed at.
-        """
+        """Refuse a graph that cannot be read or implies nothing (GraphError, ParameterError)."""
         if self.closed:
             check_level(self.alpha)
         if self.graph:
@@ -137,22 +131,20 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         """True if bits of each test are opened, and no sum."""
         return self.reveal != "sums"
 
-    def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
+    def ask(self, facts: Facts) -> Asking[GraphCheckOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.
 
-        Returns:
-            The outcome: one round for the columns, then those of one round of tests.
-
-        Raises:
-            ParameterError: There is no graph, or it names a variable that is not there.
-            SiteUnreachableError: A site left.
+        One round for the columns, then those of one round of tests. ParameterError where there is
+        no graph, or it names a variable that is not there; SiteUnreachableError where a site left.
         """
         require(bool(self.graph), "a graph is tested: give one (graph=, --graph)")
         return over_one_cohort(self._run(facts), facts.present)
 
-    def _run(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
+    def _run(self, facts: Facts) -> Asking[GraphCheckOutcome]:
         tests = self._tests(facts)
-        source = yield from within_sites(self._settings(facts), bits=self.closed)
+        spec = CITestSpec(alpha=self.alpha)
+        settings = evidence_settings(facts, spec, self.max_rows)
+        source = yield from within_sites(settings, bits=self.closed)
         sizes = range(max(map(len, tests)) - 1)
         by_size = [[test for test in tests if len(test) == size + 2] for size in sizes]
         asked: list[IndexArray] = [
@@ -186,19 +178,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             for x, y, given in implied_independences(graph)
         ]
 
-    def _settings(self, facts: Facts) -> EvidenceSettings:
-        return EvidenceSettings(
-            spec=CITestSpec(alpha=self.alpha),
-            n_variables=facts.n_variables,
-            max_rows=self.max_rows,
-            present=facts.present,
-            min_contributors=facts.min_contributors,
-            determined=facts.determined,
-            visits=facts.visits,
-        )
-
     def conclude(self, outcome: GraphCheckOutcome, facts: Facts) -> CheckedGraph:
-        """The tests by name."""
         names = facts.names
         adjusted = corrected(outcome.p_values, self.correction)
         tests = tuple(
@@ -228,18 +208,15 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         )
 
     def used(self, conclusion: CheckedGraph, columns: ColumnTypes | None) -> dict[str, Any]:
-        """The parameters, with `reveal` as it was used."""
         opened = {"reveal": "bits" if self.closed else "sums"}
         return Algorithm.used(self, conclusion, columns) | opened
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What stratified evidence discloses of these tests; with bits, at several levels."""
         lenient = self.alpha > LARGEST_USUAL_LEVEL
         opened = STRATIFIED.disclosures(closed=self.closed, lenient=lenient)
         return joined(opened, bits(*(Quantity.LEVELS,) * self.closed))
 
     def report(self, conclusion: CheckedGraph) -> Report:
-        """Report the independences that fail, and the limits of a test."""
         warnings = []
         if failing := conclusion.failing:
             named = "; ".join(

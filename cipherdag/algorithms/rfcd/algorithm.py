@@ -7,31 +7,31 @@ coordinator learns the largest one only. The sites' half is ``sites.regrets``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Published, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import preset, within
-from cipherdag.algorithms.published import Published
-from cipherdag.algorithms.rfcd.objectives import (
+from cipherdag.algorithms.rfcd.searches import (
     BEYOND,
     Objective,
+    Progress,
+    Search,
     SumOverFamilies,
     Valued,
     WorstGraphRegret,
 )
-from cipherdag.algorithms.rfcd.report import RFcdOutcome, concluded, reported
-from cipherdag.algorithms.rfcd.searches import Progress, Search, SearchedGraph
-from cipherdag.arrays import FloatVector
-from cipherdag.findings.finding import Report
+from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.axes import Curves, Series
+from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import Asking
 from cipherdag.questions.regrets import (
     REGRET_GRID_LIMIT,
     FamilyRegretExceeds,
@@ -41,6 +41,29 @@ from cipherdag.questions.regrets import (
     from_grid,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class RFcdOutcome:
+    """What an RFcd run concludes, by position; p variables.
+
+    Attributes:
+        dag: The best DAG found, directed edges of shape (p, p).
+        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
+        curve: The smallest objective after every step of the search, the empty graph's first.
+        grid: Distance of two values on the grid.
+        candidates: How many graphs were compared. Where Markov-equivalent graphs have the same
+            objective, the sites are asked about one of them.
+    """
+
+    dag: BoolMatrix
+    arcs: BoolMatrix
+    regret: float
+    curve: tuple[float, ...]
+    grid: float
+    candidates: int
+
+
 OBJECTIVES = {
     "graph": GraphRegretExceeds.discloses,
     "nodewise": FamilyRegretExceeds.discloses,
@@ -49,8 +72,6 @@ OBJECTIVES = {
 """What a run with each objective discloses."""
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
 VARIED = frozenset({"score", "beam"})
-
-Asking = Generator[Question, FloatVector, RFcdOutcome]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,45 +122,60 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     use: ClassVar[str] = "Learn one graph for sites that may differ by interventions."
     usual: ClassVar[tuple[str, ...] | None] = ("score", "objective")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
-    retired: ClassVar[dict[str, object]] = {
-        "noise": 0.0,
-        "learner": "ges",
-    }
+    retired: ClassVar[dict[str, object]] = {"noise": 0.0, "learner": "ges"}
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED)}
 
     score: Literal["bic", "mdl"] = "bic"
     objective: Literal["graph", "nodewise", "sum"] = "graph"
     searching: Searching = preset(Searching())
 
-    def ask(self, facts: Facts) -> Asking:
+    def ask(self, facts: Facts) -> Asking[RFcdOutcome]:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
 
-        Args:
-            facts: Only the number of variables matters.
-
-        Returns:
-            The outcome. Rounds: about three per step of the search and as many for the empty
-            graph; one per step with ``sum``.
-
-        Raises:
-            AggregateRangeError: A regret exceeds the grid.
-            SiteUnreachableError: A site left: regrets over fewer sites are no longer comparable.
+        Rounds: about three per step of the search and as many for the empty graph; one per step
+        with ``sum``. AggregateRangeError where a regret exceeds the grid; SiteUnreachableError
+        where a site left, since regrets over fewer sites are no longer comparable.
         """
         return over_one_cohort(self._run(facts.n_variables), facts.present)
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
-        """The best DAG and its CPDAG by name, and the regret on the way."""
-        return concluded(outcome, facts)
+        return LearntGraph.of_dag(
+            facts.names,
+            outcome.dag,
+            cpdag=outcome.arcs,
+            open_edges=facts.determined.without_direction(
+                outcome.arcs | outcome.arcs.T, by_scores=True
+            ),
+            details={
+                "regret": outcome.regret,
+                "regret_curve": list(outcome.curve),
+                "regret_grid": outcome.grid,
+                "candidates": outcome.candidates,
+            },
+        )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """What the objective discloses."""
         return OBJECTIVES[self.objective]
 
     def report(self, conclusion: LearntGraph) -> Report:
-        """The regret and its curve."""
-        return reported(conclusion)
+        details = conclusion.details
+        curve = details["regret_curve"]
+        said = (
+            f"Worst-case regret {details['regret']:.3f} (empty graph {curve[0]:.3f}), to the "
+            f"nearest {details['regret_grid']:g}, after {details['candidates']} candidate graphs"
+        )
+        points = tuple((float(step), float(regret)) for step, regret in enumerate(curve))
+        shown = Curves(
+            title="Worst-case regret",
+            note="How much worse the best graph so far scores at the site where it scores worst, "
+            "than the graph which that site learnt alone.",
+            x_label="step of the search",
+            y_label="regret",
+            series=(Series("worst case over sites", points),),
+        )
+        return Report(panels=(shown,), notes=(Note(said),))
 
-    def _run(self, n_variables: int) -> Asking:
+    def _run(self, n_variables: int) -> Asking[RFcdOutcome]:
         objective, grid_bits = self._objective(n_variables), self.searching.grid_bits
         empty = empty_dag(n_variables)
         start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
@@ -163,7 +199,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     def _search(
         self, objective: Objective, progress: Progress
-    ) -> Callable[[Valued], SearchedGraph]:
+    ) -> Callable[[Valued], Asking[Valued]]:
         by_class = self._equivalent_equal and self.searching.search == "auto"
         search = Search(
             objective=objective,

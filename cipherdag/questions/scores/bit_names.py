@@ -72,13 +72,8 @@ def _variables(question: Question) -> list[tuple[IndexArray, int]] | None:
 def remaining(question: Question, answered: BoolVector) -> tuple[Question | None, IndexArray]:
     """The question that asks for the bits which are not known, and their positions in the whole.
 
-    Args:
-        question: It opens bits.
-        answered: Which of them are known, shape (bits,).
-
-    Returns:
-        None, and no position, where all are known. A part that is no `RaoBits` is asked as a whole
-        unless all of its bits are known; the known ones must then come out the same.
+    None, and no position, where all are known. A part that is no `RaoBits` is asked as a whole
+    unless all of its bits are known; the known ones must then come out the same.
     """
     parts, positions, first = [], [np.zeros(0, dtype=np.int64)], 0
     for part in question.parts:

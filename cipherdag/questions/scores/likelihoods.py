@@ -35,12 +35,8 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
         Exact sums over three sites have one solution in whole numbers: every site's tables.
 
     Attributes:
-        n_variables: Number of aligned variables, p.
         counts: How many sets have 1, 2, ... variables.
-        members: Packed positions, two bytes each, ascending within a set: the sets of one
-            variable, then those of two, and so on.
-        discount: How many times the correction for chance is subtracted.
-        max_rows: Declared bound of a site's rows.
+        members: Packed positions, as in `VariableSets`.
     """
 
     discloses = rounded(Quantity.LIKELIHOODS)

@@ -57,7 +57,6 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         A bit may rest on one site's rows, where x and y vary at no other.
 
     Attributes:
-        question: The tests.
         levels: Levels of every test, descending; none where only ``able`` is asked.
         able: How many tests, from the first on, are also asked whether they can be done.
     """
@@ -187,8 +186,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         most = np.ceil(np.ldexp(scores, self._grid))[question.owner]
         parts = [
             np.ldexp(
-                most_of_threshold(means, n_sites, form_level(each), question.visits),
-                2 * self._grid,
+                most_of_threshold(means, n_sites, form_level(each), question.visits), 2 * self._grid
             )
             for each in self._compared
         ]

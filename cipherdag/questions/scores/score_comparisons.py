@@ -23,7 +23,6 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
     site restricts small counts, too: none of them leaves the computation.
 
     Attributes:
-        question: The sets.
         grid_bits: The grid of likelihoods and constants.
         largest: Largest size of one site's likelihood, on the grid; a larger one is cut to it.
         terms: Rows of comparison, set and coefficient in ascending order, packed, shape (T, 3).
@@ -57,7 +56,6 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
 
     @property
     def n_verdicts(self) -> int:
-        """One verdict per comparison."""
         return len(self.constants) // 8
 
     def term_array(self) -> IndexArray:

@@ -22,12 +22,12 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.ci_tests import tests_of
+from cipherdag.questions.combined_evidence import check_triplets
 from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import MOST_VISITS, Question
 from cipherdag.questions.regression_steps import check_ordered
-from cipherdag.questions.weighted_evidence import check_triplets
 from cipherdag.statistics.regression_models import (
     MAX_COEFFICIENTS,
     Regression,
@@ -88,11 +88,9 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     beside common ones nor outweigh them. a and f are of the divided scores (`score_test`).
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a number, shape (p,).
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions as in `WeightedEvidence`.
         n_rows: Rows of all sites, at least 1.
-        max_rows: Declared bound of a site's rows.
         ordered: Positions of variables with three or more categories in an order, ascending.
         visits: Most rows of a patient at any site; 1 where every row is a person. Variances then
             take a patient's rows together (`cipherdag.sites.compute.score_tests.patients`).

@@ -67,13 +67,7 @@ def site_threshold(alpha: float) -> float:
 
 
 def form_threshold(mean: FloatVector, spread: FloatVector, level: float) -> FloatVector:
-    """Parts of the forms' thresholds, a h(f / a), shape (B,); 0 where nothing varies.
-
-    Args:
-        mean: a, shape (B,).
-        spread: f, likewise.
-        level: Level of the forms.
-    """
+    """Parts a h(f / a) of the forms' thresholds, of means a and spreads f; 0 if nothing varies."""
     varies = mean > LEAST_MEAN
     ratio = np.where(varies, spread / np.where(varies, mean, 1.0), 1.0)
     return mean * _quantile(ratio, np.array([level]))
@@ -84,11 +78,8 @@ def most_of_threshold(
 ) -> FloatVector:
     """A bound of the sum of parts, where no row counts for more than 1 in a form, shape (B,).
 
-    Args:
-        mean: The largest sum of the sites' means, shape (B,).
-        n_sites: How many sites there are.
-        level: Level of the forms.
-        visits: Most rows that belong together, as those of a patient do.
+    ``mean`` is the largest sum of the sites' means, ``visits`` the most rows that belong together,
+    as those of a patient do.
     """
     one = form_threshold(np.ones(1), np.ones(1), level)
     # r^2 (1 - r) is 4 / 27 at most, and f at most `most_spread`
@@ -122,16 +113,9 @@ def _uneven(ratio: FloatVector, level: FloatVector) -> FloatVector:
 
 
 def site_line(threshold: float, n_sites: int) -> tuple[float, float]:
-    """The line a + b k that bounds ``threshold`` sqrt(k) from above.
+    """The line a + b k, as (a, b), that bounds ``threshold`` sqrt(k) from above.
 
     It is the tangent at half of the sites: 6 % above the root at all of them and at a quarter.
-
-    Args:
-        threshold: t, at least 0.
-        n_sites: Number of sites, at least 1.
-
-    Returns:
-        a and b.
     """
     root = math.sqrt(n_sites / 2.0)
     return threshold * root / 2.0, threshold * 0.5 / root
@@ -148,14 +132,8 @@ def p_values(
 ) -> FloatVector:
     """The least level at which a test says dependent, shape (B,); 1 where nothing varies.
 
-    Args:
-        sizes: Components of every test, shape (B,).
-        scores: U summed over sites, shape (K,).
-        means: Sums of a, shape (B,).
-        spreads: Sums of f, likewise.
-        site_scores: Sums of the sites' own normal scores, likewise.
-        sites: How many have one, likewise.
-        n_sites: How many sites there are.
+    ``sizes`` has the components of every test. All else is summed over the sites: U, shape (K,); a,
+    f, the sites' own normal scores, and how many have one, shape (B,) each.
     """
     from scipy.special import ndtr
 

@@ -119,7 +119,6 @@ def distance_weights(
 
 @answers(LocalBeliefs)
 def local_beliefs(question: LocalBeliefs, view: SiteView) -> FloatVector:
-    """The weighted beliefs of the site after training on its rows."""
     return view.remember("beliefs", question, lambda: _learner(view)(question))
 
 

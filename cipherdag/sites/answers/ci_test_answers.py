@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import SMALLEST_P, CombinedEvidence
+from cipherdag.questions.combined_evidence import SMALLEST_P, CombinedEvidence, WeightedEvidence
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -13,7 +13,6 @@ from cipherdag.questions.separators import (
     SeparatorSearch,
 )
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
@@ -53,7 +52,6 @@ def _values(
 
 @answers(EdgeVotes)
 def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
-    """1 for every edge that the site keeps; where sites abstain, also 1 for those it can test."""
     test, skeleton = view.test(question.test), question.skeleton.matrix()
     layer, alpha = question.layer, question.test.alpha
     x, y = question.skeleton.edges().T
@@ -69,7 +67,6 @@ def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
 
 @answers(WeightedEvidence)
 def weighted(question: WeightedEvidence, view: SiteView) -> FloatVector:
-    """The n p of all tests, n r of those without S, and n of all; 0 where a test is not done."""
     test = view.test(question.test)
     results = [
         test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
@@ -87,7 +84,6 @@ def weighted(question: WeightedEvidence, view: SiteView) -> FloatVector:
 
 @answers(CombinedEvidence)
 def combined(question: CombinedEvidence, view: SiteView) -> FloatVector:
-    """Summands of a combination of the site's p-values."""
     test = view.test(question.test)
     levels = view.levels if view.discrete and view.all_codes is not None else None
     parts = [_values(test, rows.astype(np.int64), question, levels) for rows in question.rows()]
@@ -96,20 +92,17 @@ def combined(question: CombinedEvidence, view: SiteView) -> FloatVector:
 
 @answers(CandidateScores)
 def scores(question: CandidateScores, view: SiteView) -> FloatVector:
-    """Scores of candidate separating sets."""
     return candidate_scores(view.test(question.search.test), question)
 
 
 @answers(BestScoreExceeds)
 def best_score_exceeds(question: BestScoreExceeds, view: SiteView) -> FloatVector:
-    """1 where the best score of a pair exceeds a threshold, row by row."""
     exceeds = _best(question.search, view).score[:, None] > question.threshold_array()
     return exceeds.astype(np.float64).ravel()
 
 
 @answers(BestIndexPrecedes)
 def best_index_precedes(question: BestIndexPrecedes, view: SiteView) -> FloatVector:
-    """1 where a set that attains the best score has a smaller index than a threshold."""
     best = _best(question.search, view)
     attains = (best.score > 0) & (best.score == question.peak_array())
     precedes = attains[:, None] & (best.index[:, None] < question.threshold_array())

@@ -38,7 +38,6 @@ is computed again.
 
 @answers(Columns)
 def kinds(question: Columns, view: SiteView) -> FloatVector:
-    """Kinds of columns, and hints of where their numbers lie."""
     p, numbers, min_cell_size = view.n_variables, view.sides == 0, view.min_cell_size
     every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
@@ -72,7 +71,6 @@ def _hinted(variable: int, view: SiteView) -> FloatVector:
 
 @answers(Moments)
 def moments(question: Moments, view: SiteView) -> FloatVector:
-    """Rows, sums and products of numbers."""
     positions = question.positions()
     if view.sides[positions].any():
         raise MalformedMessageError("moments of columns that are not continuous at the site")
@@ -88,14 +86,12 @@ def moments(question: Moments, view: SiteView) -> FloatVector:
 
 @answers(SmallCells)
 def small_cells(question: SmallCells, view: SiteView) -> FloatVector:
-    """1 for every table that is withheld, as one of its counts is too small."""
     _check_tables(question, view)
     return _flags([view.withheld(sets) for sets in question.sets()]).astype(np.float64)
 
 
 @answers(Tables)
 def tables(question: Tables, view: SiteView) -> FloatVector:
-    """The counts of every table."""
     _check_tables(question, view)
     small: list[BoolVector] = []
     counted: list[FloatVector] = []
@@ -124,14 +120,12 @@ def _flags(each: list[BoolVector]) -> BoolVector:
 @answers(ColumnSums)
 @answers(ValueCounts)
 def descriptions(question: ColumnSums | ValueCounts, view: SiteView) -> FloatVector:
-    """Sums or counts of every column by itself."""
     view.spend(view.n_variables)
     return view.described.answer(question)
 
 
 @answers(SiteDifferences)
 def differences(question: SiteDifferences, view: SiteView) -> FloatVector:
-    """Angles of shares of rows, with noise."""
     view.spend(sum(question.counts))
     return share_summands(
         question,
@@ -146,7 +140,6 @@ def differences(question: SiteDifferences, view: SiteView) -> FloatVector:
 
 @answers(ContributorCounts)
 def contributions(question: ContributorCounts, view: SiteView) -> FloatVector:
-    """Indicators of the parts to which the site contributes."""
     view.memory.get("counted", {}).pop(question.question, None)
     answer = view.remember(
         "counted", question.question, lambda: view.answer(question.question), most=MOST_COUNTED
@@ -156,7 +149,6 @@ def contributions(question: ContributorCounts, view: SiteView) -> FloatVector:
 
 @answers(Suppressed)
 def suppressed(question: Suppressed, view: SiteView) -> FloatVector:
-    """The answer to the question, with zeros for parts that too few sites contribute to."""
     answer = view.memory.get("counted", {}).pop(question.question, None)
     if answer is None:
         answer = view.answer(question.question)
@@ -165,11 +157,9 @@ def suppressed(question: Suppressed, view: SiteView) -> FloatVector:
 
 @answers(Resampled)
 def resampled(question: Resampled, view: SiteView) -> FloatVector:
-    """The answer about the rows of the replicate."""
     return view.resampled(question.replicate, question.seed).answer(question.question)
 
 
 @answers(Verdicts)
 def words(question: Verdicts, view: SiteView) -> IndexArray:
-    """The site's whole numbers, whose sums over the sites are compared."""
     return question.words(view.answer(question.question))

@@ -20,9 +20,8 @@ from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
-from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.registry import answers, check_visits
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.answers.visits import check_visits
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.effect_answer import effect_answer
 from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
@@ -35,7 +34,6 @@ from cipherdag.statistics.regression_models import Regression
 
 @answers(RegressionSteps)
 def steps(question: RegressionSteps, view: SiteView) -> FloatVector:
-    """Log likelihoods, gradients and Hessians of regressions."""
     view.check_min_rows()
     view.spend(len(question.models))
     if view.min_cell_size > 1:
@@ -63,7 +61,6 @@ def _check_models(models: tuple[Regression, ...], view: SiteView) -> None:
 
 @answers(RaoSums)
 def scores(question: RaoSums, view: SiteView) -> FloatVector:
-    """Scores and their null variances."""
     view.spend(question.n_tests)
     site_scores = view.remember(
         "scores",
@@ -81,7 +78,6 @@ def scores(question: RaoSums, view: SiteView) -> FloatVector:
 
 @answers(LogLikelihoods)
 def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
-    """Exact log likelihoods of sets of columns, where small counts are not restricted."""
     if view.min_cell_size > 1:
         raise PolicyRefusedError("log likelihoods of sets leave this site in comparisons only")
     view.spend(sum(question.counts))
@@ -90,7 +86,6 @@ def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
 
 @answers(ScoreComparisons)
 def compared_scores(question: ScoreComparisons, view: SiteView) -> IndexArray:
-    """Exact log likelihoods on a grid, of which nothing but comparisons is opened."""
     sets = question.question
     view.spend(sum(sets.counts))
     return question.words(_of_sets(view).answer(sets.sets(), sets.discount))
@@ -107,7 +102,6 @@ def _of_sets(view: SiteView) -> SetLikelihoods:
 
 @answers(EffectSums)
 def effects(question: EffectSums, view: SiteView) -> FloatVector:
-    """Estimating functions of an effect, summed over the rows."""
     if view.parent is not None:
         raise MalformedMessageError("an effect is not estimated from resampled rows")
     view.spend(1)
@@ -128,14 +122,12 @@ def effects(question: EffectSums, view: SiteView) -> FloatVector:
 def survival(
     question: SurvivalCounts | LogRankSums | HazardSteps | HazardSums, view: SiteView
 ) -> FloatVector:
-    """Counts until an event, log-rank tests, and steps of Cox models."""
     view.spend(1)
     return survival_answer(question, view.categories, view.column, view.min_cell_size, view.noise)
 
 
 @answers(CellSizes)
 def cell_sizes(question: CellSizes, view: SiteView) -> FloatVector:
-    """Which numbers the site's unit of counts is larger than."""
     if view.unit > LARGEST_UNIT:
         raise PolicyRefusedError(
             f"counts would be in units of {view.unit} rows, as a patient has that many visits",
@@ -147,7 +139,6 @@ def cell_sizes(question: CellSizes, view: SiteView) -> FloatVector:
 
 @answers(RoundedTotals)
 def rounded_counts(question: RoundedTotals, view: SiteView) -> IndexArray:
-    """Exact counts, of whose totals nothing but whole units is opened."""
     if question.unit < view.unit:
         raise PolicyRefusedError("counts in smaller units than the site's min_cell_size")
     check_visits(question.question, view.visits)

@@ -8,7 +8,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from cipherdag.questions.question import Question, question_kinds
+from cipherdag.errors import PolicyRefusedError
+from cipherdag.questions.question import BY_PATIENT, Question, question_kinds
 from cipherdag.sites import answers as room
 
 Answer = Callable[[Any, Any], Any]
@@ -37,3 +38,18 @@ def answer_to(kind: type[Question]) -> Answer:
     if silent := sorted(one.__name__ for one, having in each.items() if not having):
         raise TypeError(f"no function answers {', '.join(silent)}")
     return _ANSWERS[each[kind][0]]
+
+
+COUNTS_ROWS = "the question counts rows, and this site's rows are visits of patients"
+SAY_VISITS = (
+    "Plan with --visits SITE, in Python connect(visits=[...]), for each site whose rows are visits."
+)
+
+
+def check_visits(question: Question, visits: int) -> None:
+    """Refuse (PolicyRefusedError) a question that takes for persons the rows of patients."""
+    if visits > 1 and not question.by_patient:
+        raise PolicyRefusedError(COUNTS_ROWS, remedy=BY_PATIENT)
+    if getattr(question, "visits", visits) < visits:
+        what = "the plan takes rows for persons, and this site's are visits of patients"
+        raise PolicyRefusedError(what, remedy=SAY_VISITS)

@@ -60,8 +60,8 @@ class _Learnt:
         """Learn the site's best graph under a specification, once a run."""
 
         def learn() -> _Learnt:
-            scores = _make_scores(view)(spec)
-            return cls(scores, best_graph(scores, spec.learner))
+            scores = _scores(view, spec)
+            return cls(scores, best_graph(scores))
 
         return view.remember("regrets", spec, learn, most=MOST_SPECIFICATIONS)
 
@@ -92,9 +92,7 @@ class _Learnt:
 def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
     """The site's regret of each family.
 
-    Raises:
-        MixedTypesError: The score does not fit the columns' types.
-        BoundExceededError: A regret is not a number, or beyond the declared bound.
+    MixedTypesError where the score does not fit the columns' types, else raises as `on_grid`.
     """
     learnt = _Learnt.under(question.spec, view)
     grid = learnt.family_regrets(question.family_list(), question.grid_bits)
@@ -103,7 +101,6 @@ def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
 
 @answers(FamilyRegretExceeds)
 def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> FloatVector:
-    """Indicators, row by row, of family regrets above thresholds; raises as `family_regrets`."""
     learnt = _Learnt.under(question.spec, view)
     grid = learnt.family_regrets(question.family_list(), question.grid_bits)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
@@ -111,30 +108,29 @@ def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> Floa
 
 @answers(GraphRegretExceeds)
 def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
-    """Indicators, row by row, of graph regrets above thresholds; raises as `family_regrets`."""
     grid = _Learnt.under(question.spec, view).graph_regrets(question)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
 
 
-def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
+def _scores(view: SiteView, spec: ScoreSpec) -> LocalScores:
     if view.make_scores is not None:
-        return view.make_scores
+        return view.make_scores(spec)
     if view.table is None or view.parent is not None:
         raise MalformedMessageError("this site scores no graphs")
     return table_scores(
         view.table,
+        spec,
         device=view.device_name,
         spend=view.spend,
         min_cell_size=view.min_cell_size,
-        cell_keys=(lambda: view.cell_keys) if view.min_cell_size > 1 else None,
+        cell_keys=view.cell_keys if view.min_cell_size > 1 else None,
     )
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
     """Round regrets to multiples of 2**-grid_bits, or of 2**-disclosed_bits if these are coarser.
 
-    Raises:
-        BoundExceededError: One is not a number, or beyond the declared bound.
+    BoundExceededError where one is not a number, or beyond the declared bound.
     """
     rounded_bits = grid_bits if disclosed_bits is None else min(grid_bits, disclosed_bits)
     scaled = np.rint(np.ldexp(regrets, rounded_bits))
@@ -145,27 +141,24 @@ def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = N
 
 def table_scores(
     table: SiteTable,
+    spec: ScoreSpec,
     *,
     device: str = "auto",
     spend: Callable[[int], None] | None = None,
     min_cell_size: int = 0,
-    cell_keys: Callable[[], CellKeys] | None = None,
-) -> Callable[[ScoreSpec], LocalScores]:
-    """Makes the scores that questions name, over one site's table.
+    cell_keys: CellKeys | None = None,
+) -> LocalScores:
+    """The scores that a question names, over one site's table.
 
-    They raise MixedTypesError where they do not fit the columns' types. Categories of fewer rows
-    than ``min_cell_size`` are collapsed; without ``cell_keys`` regrets are exact.
+    MixedTypesError where they do not fit the columns' types. Categories of fewer rows than
+    ``min_cell_size`` are collapsed; without ``cell_keys`` regrets are exact.
     """
-
-    def make(spec: ScoreSpec) -> LocalScores:
-        noise: Noise | None = None
-        if cell_keys is not None:
-            about = b"description length" if spec.score == "mdl" else b"likelihood"
-            noise = partial(likelihood_noise, cell_keys(), about)
-        score = _family_score(table, spec, device, min_cell_size, noise)
-        return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
-
-    return make
+    noise: Noise | None = None
+    if cell_keys is not None:
+        about = b"description length" if spec.score == "mdl" else b"likelihood"
+        noise = partial(likelihood_noise, cell_keys, about)
+    score = _family_score(table, spec, device, min_cell_size, noise)
+    return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
 
 
 def _collapsed(

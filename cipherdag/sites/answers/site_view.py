@@ -20,9 +20,8 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import ScoreSpec
-from cipherdag.sites.answers.registry import answer_to
-from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
-from cipherdag.sites.answers.visits import check_visits
+from cipherdag.sites.answers.registry import answer_to, check_visits
+from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_test
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.descriptions.described import DescribedColumns
@@ -63,7 +62,6 @@ class SiteView:
         min_cell_size: Smallest count of this site that a sum may contain, but for 0.
         device_name: ``auto``, ``cpu`` or ``cuda``.
         budget: Called with how many tables, tests or steps come next; may refuse.
-        keyed: The site's key.
         determined: Which variables follow from others: given these no test of them is done.
         parent: The view whose rows these were resampled from, if they were: tables that it
             withholds are withheld here.
@@ -362,7 +360,7 @@ class SiteView:
             test = self.make_test(spec)
         else:
             assert self.table is not None, "tests are made of a table"
-            test = table_tests(self.table, device=self.device_name)(spec)
+            test = table_test(self.table, spec, device=self.device_name)
         if self.budget is not None:
             test = CountedTest(test, self.budget)
         return PossibleTest(test, self.determined) if self.determined else test

@@ -20,35 +20,28 @@ FAR = 1000.0
 NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
 
 
-def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:
-    """Makes the tests that questions name, over one site's table.
-
-    They raise MixedTypesError where they do not fit the columns' types.
-    """
-
-    def make(spec: CITestSpec) -> CITest:
-        kind = CI_TESTS[spec.name]
-        computed = kind.computed.get(table.kind)
-        several = [column for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
-        many = [column.name for column in several if not (kind.scored and column.scores)]
-        # some tests that a run asks for are computed by another one
-        asked = next((name for name, summed in SUMMED.items() if summed == spec.name), spec.name)
-        asked = "auto" if asked == "by-type" else asked
-        if computed is None:
-            raise MixedTypesError(
-                f"the test '{asked}' cannot treat {table.kind} columns",
-                column=odd_column(table),
-                remedy=fitting_tests(table.kind, kind, two_categories=not many),
-            )
-        if many and CI_TESTS[computed].two_categories and spec.name != "numbers":
-            raise MixedTypesError(
-                f"the test '{asked}' takes discrete columns of two categories only",
-                column=many[0],
-                remedy=fitting_tests(table.kind, kind, two_categories=False),
-            )
-        return ci_test_class(computed).of_table(table, spec, computed, device)
-
-    return make
+def table_test(table: SiteTable, spec: CITestSpec, *, device: str = "auto") -> CITest:
+    """The test that a question names, over a site's table; MixedTypesError if it does not fit."""
+    kind = CI_TESTS[spec.name]
+    computed = kind.computed.get(table.kind)
+    several = [column for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+    many = [column.name for column in several if not (kind.scored and column.scores)]
+    # some tests that a run asks for are computed by another one
+    asked = next((name for name, summed in SUMMED.items() if summed == spec.name), spec.name)
+    asked = "auto" if asked == "by-type" else asked
+    if computed is None:
+        raise MixedTypesError(
+            f"the test '{asked}' cannot treat {table.kind} columns",
+            column=odd_column(table),
+            remedy=fitting_tests(table.kind, kind, two_categories=not many),
+        )
+    if many and CI_TESTS[computed].two_categories and spec.name != "numbers":
+        raise MixedTypesError(
+            f"the test '{asked}' takes discrete columns of two categories only",
+            column=many[0],
+            remedy=fitting_tests(table.kind, kind, two_categories=False),
+        )
+    return ci_test_class(computed).of_table(table, spec, computed, device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,6 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan that asked, and what was decided.
 
     Attributes:
-        plan: The plan.
         asked: When it was seen first, in UTC.
         consider: What a person should consider before approving it.
         approvers: How many persons must approve it.
@@ -137,9 +136,8 @@ class Approvals:
     def check(self, plan: Plan, *, consider: Sequence[str] = ()) -> None:
         """Let an approved plan pass; write down one that is new, and what to consider of it.
 
-        Raises:
-            PolicyRefusedError: Nobody has approved this plan, or somebody denied it; or so many
-                wait that it is not written down.
+        PolicyRefusedError where nobody approved this plan, or somebody denied it; or so many wait
+        that it is not written down.
         """
         run = self._find(plan)
         decided = run is not None and not self.expired(run) and run.signed_by(self.identity)

@@ -70,12 +70,9 @@ def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
 
 
 def check_steps(plan: Plan) -> None:
-    """Refuse a plan that opens bits at levels of its choice.
+    """Refuse (PolicyRefusedError) a plan that opens bits at levels of its choice.
 
     Of runs at such levels, a dozen would tell a p-value to three digits.
-
-    Raises:
-        PolicyRefusedError: A parameter with steps has another value.
     """
     used = parameters_used(plan)
     if opened_of_tests(plan) == "sums" or used.get("reveal") == "sums":

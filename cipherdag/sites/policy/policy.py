@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from cipherdag.sites.policy.parameter_rules import (
     opened_of_tests,
     parameters_used,
 )
+from cipherdag.sites.strict_toml import check_keys, parse
 
 MAX_POLICY_BYTES = 64 * 1024
 QUESTION_KINDS = frozenset(question_kinds())
@@ -153,12 +153,10 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path) -> Policy:
-        """Read a ``policy.toml``; whatever is wrong with it stops the site.
+        """Read a ``policy.toml``; whatever is wrong with it stops the site (SiteNotReadyError).
 
-        A key that is absent has its default; a key that is unknown is an error.
-
-        Raises:
-            SiteNotReadyError: The file cannot be read, others may change it, or it is not valid.
+        A key that is absent has its default; a key that is unknown is an error, and so is a file
+        that others may change.
         """
         try:
             with path.open("rb") as file:
@@ -176,22 +174,16 @@ class Policy:
             )
         if len(content) > MAX_POLICY_BYTES:
             raise SiteNotReadyError(f"{path.name} is larger than {MAX_POLICY_BYTES} bytes")
-        try:
-            return cls.loads(content.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise SiteNotReadyError(f"{path.name} is not UTF-8 text") from error
+        return cls.loads(content)
 
     @classmethod
-    def loads(cls, text: str) -> Policy:
+    def loads(cls, text: str | bytes) -> Policy:
         """Read a policy from TOML text; raises SiteNotReadyError where it is not valid."""
         try:
-            table = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _invalid(f"this is not TOML: {error}") from error
-        keys = {item.name for item in fields(cls)}
-        for key in table:
-            if key not in keys:
-                raise _invalid(f"unknown key {key!r}")
+            table = parse(text)
+            check_keys(table, [item.name for item in fields(cls)])
+        except ValueError as error:
+            raise _invalid(str(error)) from error
         defaults = cls()
         return cls(**{key: _value(key, getattr(defaults, key), table[key]) for key in table})
 
@@ -276,11 +268,7 @@ class Policy:
         return min_group_size(len(plan.cohort), colluders, self.min_sites)
 
     def check_colluders(self, colluders: int, *, n_sites: int) -> None:
-        """Refuse a session that is safe against fewer colluding sites than this site asks for.
-
-        Raises:
-            CohortError: ``colluders`` is below ``tolerated_colluders``, or not below the cohort.
-        """
+        """Refuse (CohortError) a session safe against fewer colluding sites than this site asks."""
         if not 0 <= colluders < max(n_sites, 2):
             raise CohortError("the plan tolerates as many colluders as there are sites")
         if colluders < min(self.tolerated_colluders, n_sites - 1):

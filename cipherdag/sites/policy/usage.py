@@ -4,8 +4,7 @@ Rounds and values of a day are counted from the ledger; tests, which leave no tr
 file of their own, and bits about every two columns from another. All count what was computed,
 whether or not the run was of use.
 
-Leaks:
-    Nothing; a refusal says which limit was reached and not by how much.
+A refusal says which limit was reached and not by how much.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class DailyReleases:
     clock: Callable[[], str] = today
     counting: bool = True
     _read: int = 0
-    _rounds: dict[str, int] = field(default_factory=dict)
-    _values: dict[str, int] = field(default_factory=dict)
+    _rounds: Counter[str] = field(default_factory=Counter)
+    _values: Counter[str] = field(default_factory=Counter)
 
     def check(self, question: Question, policy: Policy) -> None:
         """Raise PolicyRefusedError for a question beyond the limits of the day."""
@@ -58,14 +57,13 @@ class DailyReleases:
         for release in read_releases(lines[self._read :]):
             if answers(release.kind):
                 day = release.time[:10]
-                self._rounds[day] = self._rounds.get(day, 0) + 1
-                self._values[day] = self._values.get(day, 0) + release.values
+                self._rounds[day] += 1
+                self._values[day] += release.values
         self._read = len(lines)
         day = self.clock()
-        values = question.n_values
-        if self._rounds.get(day, 0) + 1 > policy.max_rounds_per_day:
+        if self._rounds[day] + 1 > policy.max_rounds_per_day:
             raise PolicyRefusedError("the site has answered its max_rounds_per_day")
-        if self._values.get(day, 0) + values > policy.max_values_per_day:
+        if self._values[day] + question.n_values > policy.max_values_per_day:
             raise PolicyRefusedError("the question asks for more than max_values_per_day allows")
 
 
@@ -133,12 +131,8 @@ class BitBudget:
     """How many bits about every two columns this site ever helped to find.
 
     Columns count by their names, whatever schema or study reads them. A bit that the record answers
-    costs nothing; another subset of sites, other rows, other bins or another resample do.
-
-    Args:
-        policy: Its ``max_bits_per_pair`` is the limit.
-        path: File to append to, one JSON object a line.
-        columns: The variables of the study, by position.
+    costs nothing; another subset of sites, other rows, other bins or another resample do. The file
+    has one JSON object a line.
     """
 
     def __init__(self, policy: Policy, path: Path, columns: tuple[str, ...] = ()) -> None:
@@ -150,9 +144,8 @@ class BitBudget:
     def spend(self, session: bytes, question: Question, sites: tuple[int, ...]) -> None:
         """Count a question's bits before its answer leaves; the same asked again counts once.
 
-        Raises:
-            PolicyRefusedError: More would be found of two columns than the policy allows.
-            OutputError: The file cannot be written; then nothing may leave.
+        PolicyRefusedError where more would be found of two columns than the policy allows,
+        OutputError where the file cannot be written; then nothing may leave.
         """
         asked = session, content_digest(question), sites
         if not self.counting or asked == self._last:
@@ -174,11 +167,7 @@ class BitBudget:
 
     @property
     def spent(self) -> Counter[tuple[str, str]]:
-        """Bits by two columns, in the order of their names.
-
-        Raises:
-            SiteNotReadyError: The file cannot be read.
-        """
+        """Bits by two columns, in the order of names; SiteNotReadyError for an unreadable file."""
         if self._spent is None:
             self._spent = Counter()
             try:

@@ -38,7 +38,6 @@ class ReleaseKind:
 
     Attributes:
         name: What the ledger calls it.
-        phrase: What it is.
         seen: A sentence on who sees what of it; ``{sites}`` is how many a sum covers.
         operations: The requests that it replies to, if always the same.
     """
@@ -179,14 +178,9 @@ class SignedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ledger:
-    """Appends releases, in memory and to ``path`` if there is one.
+    """Appends releases, in memory and to ``path`` if there is one, under the site's signature.
 
-    Args:
-        site: Name of the site.
-        identity: Key that signs every record.
-        path: File to append to; a ledger that is already there is verified and continued.
-        clock: Source of the time.
-        lines: Records to go on after, where there is no file; they are verified.
+    A ledger that is already there, or ``lines`` where there is no file, is verified and continued.
     """
 
     def __init__(
@@ -240,46 +234,29 @@ class Ledger:
         self.note(REPAIRED)
 
     def note(self, kind: str, account: str = "") -> Release:
-        """Record what happened at the site outside a run; nothing left.
+        """Record what happened at the site outside a run, with an account in words; nothing left.
 
-        Args:
-            kind: What the ledger calls it.
-            account: More about it, in words.
-
-        Raises:
-            OutputError: The file cannot be written.
+        OutputError where the file cannot be written.
         """
-        return self.append(
-            session=b"",
-            round_number=0,
-            algorithm="",
-            kind=kind,
-            values=0,
-            content=b"",
-            protection="",
-            sites=0,
-            digest=b"",
-            question=account,
-        )
+        return self.append(kind=kind, question=account)
 
     def append(
         self,
         *,
-        session: bytes,
-        round_number: int,
-        algorithm: str,
         kind: str,
-        values: int,
-        content: bytes,
-        protection: str,
-        sites: int,
-        digest: bytes,
+        session: bytes = b"",
+        round_number: int = 0,
+        algorithm: str = "",
+        values: int = 0,
+        content: bytes = b"",
+        protection: str = "",
+        sites: int = 0,
+        digest: bytes = b"",
         question: str = "",
     ) -> Release:
         """Record what is about to leave; it is on disk before it leaves.
 
-        Raises:
-            OutputError: The file cannot be written; then nothing may leave.
+        OutputError where the file cannot be written; then nothing may leave.
         """
         release = Release(
             line=len(self._lines) + 1,
@@ -309,17 +286,10 @@ class Ledger:
 
 
 def verify_ledger(lines: Iterable[str], *, identity: str | None = None) -> LedgerHead:
-    """Check chain, canonical form and signatures of a ledger.
+    """Check chain, canonical form and signatures of a ledger, and say where it ends.
 
-    Args:
-        lines: Its lines without line ends.
-        identity: Expected public key in hexadecimal; the first record's own when None.
-
-    Returns:
-        Where it ends.
-
-    Raises:
-        LedgerError: Naming the first line that is wrong.
+    Lines have no line ends; the expected identity, in hexadecimal, is the first record's own where
+    None. LedgerError names the first line that is wrong.
     """
     previous, site, count = GENESIS, "", 0
     for number, line in enumerate(lines, start=1):

@@ -1,4 +1,4 @@
-"""Whose answers the sums cover that a site helped to open, over all runs.
+"""Whose answers the sums cover that a site helped to open, over all runs, and the bits it found.
 
 Two sums of nearly the same question over cohorts that differ in one site show that site's answer
 by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
@@ -7,9 +7,6 @@ of them: a difference of two sums is itself a sum over the sites in which they d
 section 5, differencing). What was asked does not count: that two questions are nearly the same is
 not for a site to judge. Counts in units have the same unit for good: floors by two units tell
 several times as many small counts exactly.
-
-Leaks:
-    Nothing: the record stays at the site. It names sites.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import DifferencingError, PolicyRefusedError, SiteNotReadyError
+from cipherdag.protocol.asked import Answers, Context, Line
 from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.sites.record.ledger import Release
 
@@ -96,12 +94,8 @@ def differing_sites(one: OpenedSum, other: OpenedSum) -> frozenset[str]:
 class OpenedSums:
     """The record of one site, in memory and in ``path`` if there is one.
 
-    Args:
-        schema: Canonical bytes of the site's schema, which give positions their meaning.
-        path: File to append to, one JSON object a line, made with mode 0600.
-
-    Raises:
-        SiteNotReadyError: The file cannot be read.
+    The schema, in canonical bytes, gives positions their meaning. The file, of mode 0600, has one
+    JSON object a line; SiteNotReadyError where it cannot be read.
     """
 
     def __init__(self, schema: bytes, path: Path | None = None) -> None:
@@ -146,12 +140,8 @@ class OpenedSums:
     ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
-        Args:
-            session: The session that would open it now.
-            sites: The sites that the sum would cover.
-            groups: These by what they measured, group by group, where that differs.
-            fewest: How many sites two sums must differ in, unless they cover the same.
-            unit: In which counts of these sites are asked for, 0 for none.
+        Two sums cover the same sites or differ in the ``fewest``; ``groups`` are the sites by what
+        they measured, where that differs. Counts are asked for in a ``unit``, 0 for none.
 
         Raises:
             PolicyRefusedError: Counts of these sites were found in another unit.
@@ -176,8 +166,7 @@ class OpenedSums:
     ) -> None:
         """Record a sum that is about to be opened; it is on disk before anything leaves.
 
-        Raises:
-            OutputError: The file cannot be written; then nothing may leave.
+        OutputError where the file cannot be written; then nothing may leave.
         """
         covered = tuple(sorted(sites))
         ours = (done for done in self._sums if done.session == session.hex())
@@ -195,8 +184,7 @@ class OpenedSums:
     def check_complete(self, releases: Iterable[Release]) -> None:
         """Refuse to go on where the ledger holds openings that this record does not.
 
-        Raises:
-            SiteNotReadyError: The record was cut, or put back to an older state.
+        SiteNotReadyError: the record was cut, or put back to an older state.
         """
         recorded = {done.session for done in self._sums}
         opened = {release.session for release in releases if release.kind == "mask-seeds"}
@@ -216,3 +204,51 @@ def _read(path: Path) -> list[OpenedSum]:
             f"{path.name} cannot be read, so earlier runs are not known",
             remedy="Restore it: it holds which sums this site helped to open.",
         ) from error
+
+
+class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line, and the rows that it is about."""
+
+    about: bytes
+    line: Line
+
+
+class AskedBits:
+    """The bits that a site helped to find, by its rows and the cohort: none is found again.
+
+    The file has a line for every batch of secure tests, as soon as this site signed it or knows
+    both signatures. A plan that asks for such a bit again is answered by the line, without
+    computing. So whoever repeats a plan, or asks a test again among others, learns nothing new,
+    whatever answers others change.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def of(self, context: Context) -> Answers:
+        """What runs before this one found about these rows.
+
+        SiteNotReadyError where the file cannot be read, ForgedSumError where it holds two answers
+        to one question.
+        """
+        answers = Answers(context)
+        for entry in self._entries():
+            if entry.about == context.digest and entry.line.run != context.run:
+                answers.hold(entry.line)
+        return answers
+
+    def write(self, context: Context, line: Line) -> None:
+        """Record bits before they leave, or once both holders signed them.
+
+        OutputError where the file cannot be written; then nothing may leave.
+        """
+        append_entries(self._path, AskedLine(context.digest, line))
+
+    def _entries(self) -> list[AskedLine]:
+        try:  # nothing had left where a crash cut the last line short
+            return read_entries(self._path, AskedLine)
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(
+                f"{self._path.name} cannot be read, so what was asked before is not known",
+                remedy="Restore it: it holds which bits this site helped to find.",
+            ) from error

@@ -4,14 +4,13 @@
     runs/SESSION/sums.jsonl     a line for every step
 
 From these the whole run can be gone through again at this site, without the coordinator: its result
-is read from nothing else.
-
-Leaks:
-    Nothing: the record stays at the site. It holds sums, which every site of the run has.
+is read from nothing else. ``session.jsonl`` has the session that the site is in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
@@ -20,9 +19,9 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import MalformedMessageError, OutputError, writing
+from cipherdag.errors import MalformedMessageError, OutputError, SiteNotReadyError, writing
 from cipherdag.pages.files import from_json
-from cipherdag.protocol.durable_files import append_entries, write_whole
+from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
 from cipherdag.protocol.plan import Plan, check_session_digits
 
 PLAN_FILE = "plan.json"
@@ -30,13 +29,7 @@ SUMS_FILE = "sums.jsonl"
 
 
 class CheckedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The sum of one step.
-
-    Attributes:
-        number: The round that it was opened in.
-        participants: Positions of the sites whose answers it covers.
-        values: Little-endian float64.
-    """
+    """The sum of one step: of which round, of which sites by position, as little-endian float64."""
 
     number: int
     participants: tuple[int, ...]
@@ -49,32 +42,20 @@ class CheckedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRecord:
-    """The record of one run.
-
-    Args:
-        folder: ``runs/SESSION`` of the site.
-    """
+    """The record of one run, in ``runs/SESSION`` of the site; OutputError if it is not written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, plan: Plan) -> None:
-        """Write the plan, before anything is asked of it.
-
-        Raises:
-            OutputError: The folder cannot be written.
-        """
+        """Write the plan, before anything is asked of it."""
         with writing(self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.folder / SUMS_FILE).unlink(missing_ok=True)
             write_whole(self.folder / PLAN_FILE, plan.dumps())
 
     def add(self, number: int, participants: tuple[int, ...], sums: FloatVector) -> None:
-        """Append the sum of a step, and see it to the disk.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Append the sum of a step, and see it to the disk."""
         line = CheckedSum(number, participants, sums.astype("<f8").tobytes())
         append_entries(self.folder / SUMS_FILE, line)
 
@@ -82,9 +63,8 @@ class RunRecord:
     def latest(cls, runs: Path, session: str = "") -> Self:
         """The record of the run that began last, or of one whose session starts so.
 
-        Raises:
-            ParameterError: This is not how a session is named.
-            OutputError: There is none, or more than one.
+        ParameterError where this is not how a session is named, OutputError where there is none, or
+        more than one.
         """
         if session:
             check_session_digits(session)
@@ -107,11 +87,7 @@ class RunRecord:
         return sha256(path.read_bytes() if path.exists() else b"").digest()
 
     def read(self) -> tuple[Plan, list[CheckedSum]]:
-        """The plan, and the sums in the order of its steps.
-
-        Raises:
-            OutputError: A file cannot be read.
-        """
+        """The plan, and the sums in the order of its steps; OutputError if a file is unreadable."""
         try:
             plan = Plan.loads((self.folder / PLAN_FILE).read_text("utf-8"))
             sums = self.folder / SUMS_FILE
@@ -119,3 +95,77 @@ class RunRecord:
             return plan, [from_json(line, CheckedSum) for line in lines]
         except (OSError, ValueError, MalformedMessageError) as error:
             raise OutputError(f"{self.folder} holds no run that can be read") from error
+
+
+Stamps = Sequence[tuple[int, int]]
+"""Times of change and sizes of some files."""
+
+
+class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
+    """A run was begun, from files of these times and sizes."""
+
+    files: tuple[tuple[int, int], ...]
+
+
+class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="answered"):
+    """One message of the coordinator, what was drawn for its answer in order, and the answer."""
+
+    operation: str
+    message: bytes
+    draws: tuple[bytes, ...]
+    reply: bytes
+
+    def __repr__(self) -> str:
+        return f"Answered({self.operation}, {len(self.draws)} draws)"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLog:
+    """The session that a site is in, written down so that the site goes on after it was killed.
+
+    ``session.jsonl`` has the files that the run was opened from; then a line for every answer: what
+    was asked, what was drawn at random for the answer, and the answer. It is on the disk before the
+    answer leaves, so the site gives no second answer to what it answered once. A site that starts
+    again answers the same messages with the same draws and holds the same keys then. Whoever reads
+    the file, mode 0600, while the run lasts has the site's keys of this run. OutputError where it
+    cannot be written.
+    """
+
+    path: Path
+
+    def begin(self, files: Stamps) -> None:
+        """Write down that a run begins; what stood there of another one goes."""
+        self.forget()
+        append_entries(self.path, Opened(tuple(files)))
+
+    def add(self, answered: Answered) -> None:
+        """Write an answer down before it leaves."""
+        append_entries(self.path, answered)
+
+    def end(self, files: Stamps, last: Answered) -> None:
+        """Leave nothing but the last answer of a run, without what was drawn."""
+        temporary = self.path.with_suffix(".new")
+        with writing(temporary):
+            temporary.unlink(missing_ok=True)
+        said = msgspec.structs.replace(last, draws=())
+        append_entries(temporary, Opened(tuple(files)), said)
+        with writing(self.path):
+            temporary.replace(self.path)
+
+    def forget(self) -> None:
+        """Delete the file."""
+        with writing(self.path):
+            self.path.unlink(missing_ok=True)
+
+    def read(self) -> tuple[Stamps, list[Answered]]:
+        """The files' times and sizes, and all answers; none where no run was begun.
+
+        SiteNotReadyError where the file is not what this site wrote.
+        """
+        try:  # an answer that a crash cut short did not leave
+            entries = read_entries(self.path, Opened | Answered)
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(f"{self.path.name} is damaged") from error
+        files = [entry.files for entry in entries if isinstance(entry, Opened)]
+        answered = [entry for entry in entries if isinstance(entry, Answered)]
+        return (files[0], answered) if files else ((), [])

@@ -74,11 +74,7 @@ class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Witness:
     """One site's memory of the others' ledgers, and of what they showed of its own.
 
-    Attributes:
-        path: Where it is written; commitments in `COMMITTED_FILE` beside it.
-        site: Name of this site.
-        identity: Its public key, 32 bytes.
-        ledger: Its ledger.
+    It is written at ``path``, and commitments in `COMMITTED_FILE` there.
     """
 
     path: Path
@@ -108,14 +104,8 @@ class Witness:
         """Hold what others remember of this site against its ledger.
 
         A record that this site did not sign is passed over: nobody else can make it lack one.
-
-        Args:
-            memories: What every site of the cohort remembers.
-            index: This site's position.
-
-        Raises:
-            LostRecordsError: It signed a record that it does not have.
-            MalformedMessageError: A memory does not decode.
+        LostRecordsError where it signed a record that it does not have, MalformedMessageError where
+        a memory does not decode.
         """
         for memory in filter(None, memories):
             for seen in decode(memory, Memory).records:
@@ -131,8 +121,7 @@ class Witness:
     def remember(self, cohort: Sequence[Member], shown: Sequence[bytes]) -> None:
         """Keep the last records that the sites of a cohort show.
 
-        Raises:
-            KeyAgreementError: A site shows a record that it did not sign.
+        KeyAgreementError where a site shows a record that it did not sign.
         """
         lines = dict(self._read())
         for member, record in zip(cohort, shown, strict=True):
@@ -149,11 +138,8 @@ class Witness:
     def hold(self, plan: Plan, offers: Sequence[Offer]) -> None:
         """Keep what the sites of a cohort commit to; later set-ups of it need the same.
 
-        Other rows than in an earlier set-up are noted: see `changed`.
-
-        Raises:
-            KeyAgreementError: A site commits to another number than in an earlier set-up.
-            SiteNotReadyError: What they committed to before cannot be read.
+        Other rows than in an earlier set-up are noted: see `changed`. KeyAgreementError where a
+        site commits to another number than before, SiteNotReadyError where these cannot be read.
         """
         last = self._committed(plan)
         each = [(offer.commitment.hex(), offer.rows.hex()) for offer in offers]

@@ -53,8 +53,7 @@ from cipherdag.protocol.states import State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
-from cipherdag.sites.record.asked_bits import AskedBits
-from cipherdag.sites.record.opened_sums import OpenedSums
+from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
 from cipherdag.sites.session.handshake import SetUp, SiteProfile
 from cipherdag.sites.session.rounds import Rounds
 
@@ -90,10 +89,8 @@ class Incoming:
 def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incoming:
     """Check length, form, version, topic, sender, signature and body, in this order.
 
-    Args:
-        operation: What it was sent for; a signed message of another topic is refused.
-        message: A signed envelope of the coordinator, or any other bytes.
-        coordinator: The coordinator's pinned public key, 32 bytes.
+    The message may be any bytes; one of another topic than its operation's, or not signed by the
+    pinned coordinator, is refused.
     """
     session, signed = bytes(SESSION_BYTES), False
     content: Body | PrivacyError
@@ -170,11 +167,7 @@ class Admission:
     program: Callable[[Plan], object]
 
     def admit(self, message: Incoming, session: SiteSession) -> Body:
-        """The request of the coordinator, if it may be answered now.
-
-        Args:
-            message: The message that came in.
-            session: The session whose keys this site holds.
+        """The request of the coordinator, if it may be answered now in this session.
 
         Raises:
             PrivacyError: The first reason of the table above that applies.
@@ -256,10 +249,7 @@ class Admission:
 def check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
     """Refuse a cohort that is not of sites of the study, this one among them.
 
-    Args:
-        plan: The plan.
-        name: This site's name.
-        pinned: Identity key by site of the study.
+    ``pinned`` has the identity key of every site of the study.
 
     Raises:
         CohortError: The cohort names a site twice, one that is not of the study, or not this one.

@@ -106,18 +106,9 @@ class Keyring:
 
 
 class SetUp:
-    """One set-up at one site, from the plan to the keyring.
+    """One set-up at one site, from the plan to the keyring; `protocol.states` has its states.
 
-    Args:
-        profile: Who the site is and whom it knows.
-        plan: The coordinator's plan.
-        read: Reads what every site is sent; itself by default.
-
-    Raises:
-        KeyAgreementError: By the plan a site lacks other variables than by the schema.
-
-    Attributes:
-        state: The state of the session; `protocol.states` says which requests it admits.
+    KeyAgreementError where by the plan a site lacks other variables than by the schema.
     """
 
     state: State
@@ -126,13 +117,11 @@ class SetUp:
         self._names = plan.names
         check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
-        self._schema = profile.schema
-        self._identity = profile.identity
+        self._profile = profile
         self.plan = plan
         self._read = read
         self._keys = EphemeralKeys.generate()
         self._chance = lasting_chance(profile.identity, plan)
-        self._rows = profile.rows_digest
         self._witness = profile.witness
         self._memory = b""
         if self._witness is not None:
@@ -151,7 +140,7 @@ class SetUp:
             mlkem=self._keys.mlkem_public,
             commitment=commitment(self.plan, self.index, self._chance),
             memory=self._memory,
-            rows=self._rows,
+            rows=self._profile.rows_digest,
         )
 
     def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
@@ -223,7 +212,7 @@ class SetUp:
             context_key=fresh_bytes(SHARED_KEY_BYTES),
             sum_key=fresh_bytes(SHARED_KEY_BYTES),
         )
-        content = encode(SharedContent(context=context, schema=self._schema))
+        content = encode(SharedContent(context=context, schema=self._profile.schema))
         plaintext = encode(self._drawn_secrets)
         sealed = tuple(
             seal(self._pair_keys[later], SECRETS_PURPOSE, plaintext, self._transcript)
@@ -248,15 +237,13 @@ class SetUp:
         beacon: bytes,
         graph: KeyGraph,
     ) -> tuple[Keyring, Ready]:
-        """The keyring, and the proof of an equal schema.
-
-        Raises:
-            SchemaMismatchError: The first site's schema is another one.
-        """
-        if content.schema != self._schema:
+        """The keyring, and the proof of an equal schema; SchemaMismatchError if it is another."""
+        if content.schema != self._profile.schema:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
-        proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
+        proof = keyed_digest(
+            secrets.alignment_key, b"schema", self.plan.session, self._profile.schema
+        )
         n_sites, sum_key = len(self._names), MacKey(secrets.sum_key)
         keys = {site: self._pair_keys[site] for site in graph.neighbours(self.index)}
         tests = None
@@ -277,8 +264,7 @@ class SetUp:
     def _party(self, context: Context) -> Party:
         """This site's part in secure tests, and its keys: with sites that have a role, or all.
 
-        Raises:
-            KeyAgreementError: The coordinator, which deals for two sites, offered no keys.
+        KeyAgreementError where the coordinator, which deals for two sites, offered no keys.
         """
         roles = context.roles
         needed = {roles.dealer, *roles.sites} - {self.index}
@@ -287,11 +273,11 @@ class SetUp:
         if not needed <= set(self._pair_keys):
             raise KeyAgreementError("a key with one that has a role in secure tests is missing")
         keys = {site: self._pair_keys[site] for site in needed}
-        return Party(context.session, self.index, keys, roles, self._names, self._identity)
+        return Party(context.session, self.index, keys, roles, self._names, self._profile.identity)
 
     def _difference(self, content: SharedContent) -> str:
         """The lines that only one of the two schemas has, for the site's own screen."""
-        here = set(self._schema.decode("utf-8", "replace").splitlines())
+        here = set(self._profile.schema.decode("utf-8", "replace").splitlines())
         theirs = set(content.schema.decode("utf-8", "replace").splitlines())
         return f"only here {sorted(here - theirs)}, only in the study {sorted(theirs - here)}"
 
@@ -304,9 +290,7 @@ class Handshake(SetUp):
     def seals(self, offers: Offers) -> Seals:
         """Keys with every later site, and from the first site what all sites share.
 
-        Raises:
-            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
-            SignatureError: An offer is not signed by the pinned identity.
+        Raises as `_opened_offers`.
         """
         self._offers, self._transcript = self._opened_offers(offers.envelopes)
         self.state = State.SEALED
@@ -344,8 +328,7 @@ class Handshake(SetUp):
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
 
-        Returns:
-            The keyring, and the reply; its ``n_variables`` is left at 0 for the runtime to fill in.
+        The reply's ``n_variables`` is left at 0 for the runtime to fill in.
 
         Raises:
             KeyAgreementError: A ciphertext is missing or belongs to other offers, or a site tells

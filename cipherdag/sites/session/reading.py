@@ -42,16 +42,8 @@ def read_relayed(
 ) -> tuple[Sequence[SetUpBody], bytes]:
     """Opens the messages of all sites, in the order of the cohort, and digests them.
 
-    Args:
-        envelopes: A signed message of every site.
-        kind: The type of their bodies.
-        cohort: Who signed them.
-        session: The session that they belong to.
-        before: The digest that the new one goes on from.
-
-    Raises:
-        MalformedMessageError: One has no form.
-        SignatureError: One is not signed by its site for this session.
+    The new digest goes on from the one ``before``. MalformedMessageError where a message has no
+    form, SignatureError where it is not signed by its site for this session.
     """
     topic, purpose = PURPOSES[kind]
     bodies = [
@@ -72,9 +64,7 @@ def read_sum(
 ) -> tuple[bytes, FloatVector]:
     """Checks the sum that was opened, and reads its numbers.
 
-    Raises:
-        MalformedMessageError: It is cut short or too long.
-        PrivacyError: As `SiteAggregation.accept`.
+    MalformedMessageError where it is cut short or too long; else as `SiteAggregation.accept`.
     """
     opened = unpack(previous, aggregation.sum_bytes(declared))
     return opened, aggregation.accept(opened, declared)

@@ -52,11 +52,8 @@ def description(
 ) -> dict[str, Any]:
     """The arguments of `Ledger.append` about a reply, without its bytes.
 
-    Args:
-        message: What is answered.
-        session: The session whose keys the site holds.
-        kind: What the reply is, if not the answer: ``refusal`` or ``repeat``.
-        ready: The reply, where it ends the set-up: it shows positions of labels and relations.
+    ``kind`` is what the reply is, if not the answer: ``refusal`` or ``repeat``. ``ready`` is the
+    reply that ends the set-up: it shows positions of labels and relations.
     """
     plan = message.content if isinstance(message.content, Plan) else session.plan
     round_ = session.rounds.current if session.rounds is not None else None

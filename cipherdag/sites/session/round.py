@@ -1,22 +1,160 @@
-"""One round at a site, and its bits: at a site with a folder they are recorded.
+"""One round at a site: what its sum may cover, and its bits, which a site with a folder records.
 
 The record recalls bits of earlier runs, counts new ones against the budget, and keeps them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import lt
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
+from cipherdag.errors import CohortError, PolicyRefusedError
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.mpc.messages import Signed, Verdicts
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.protocol.asked import Answers, Context, Recall, encoded
 from cipherdag.protocol.messages import Ask
-from cipherdag.questions.question import Question
+from cipherdag.protocol.plan import Plan, fewest_survivors
+from cipherdag.questions.question import Question, Resampled
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
+from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget
-from cipherdag.sites.record.asked_bits import AskedBits
+from cipherdag.sites.record.opened_sums import AskedBits
+from cipherdag.sites.session.reading import ALONE, Reading
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The number of sites that contribute to every part of a question, of how many."""
+
+    counts: FloatVector
+    n_sites: int
+
+    def left(self, n_sites: int) -> FloatVector:
+        """The least number of contributors that remain where ``n_sites`` answer."""
+        return self.counts - (self.n_sites - n_sites)
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Holds every question of a run against the counts that were opened.
+
+    ``min_contributors`` sites have to contribute to a part by this site's own policy, and as many
+    as ``planned`` by the plan, the same at every site.
+    """
+
+    min_contributors: int
+    planned: int = 1
+    read: Reading = ALONE
+    _counts: dict[tuple[object, ...], Counted] = field(default_factory=dict, repr=False)
+
+    def check(self, question: Question, n_sites: int) -> None:
+        """Refuse (PolicyRefusedError) a question that would open a part of fewer sites.
+
+        Of ``n_sites`` that are asked, each that left since may have been one of those counted.
+        Parts that are asked for without being counted are refused, too.
+        """
+        for part in question.parts:
+            inner = part.question if isinstance(part, Resampled) else part
+            if isinstance(inner, Suppressed):
+                counted = self._counts.get(self._key(part, inner.question))
+                if counted is None or self._too_few(inner, counted, n_sites):
+                    raise PolicyRefusedError(
+                        f"a test is disclosed where {self.min_contributors} sites contribute to it "
+                        "at least"
+                    )
+            elif inner.needs_count and self.min_contributors > 1:
+                raise PolicyRefusedError("the sites that contribute to a test are counted first")
+
+    def suppress(self, question: Question, answer: FloatVector, n_sites: int) -> FloatVector:
+        """An answer, zero where too few sites may be left of those that were counted.
+
+        Every site leaves out the same parts, since all go by the plan; see `check`.
+        """
+        return np.concatenate([np.zeros(0), *self._suppressed(question, answer, n_sites)])
+
+    def _suppressed(
+        self, question: Question, answer: FloatVector, n_sites: int
+    ) -> Iterator[FloatVector]:
+        for part, values in question.split(answer):
+            inner = part.question if isinstance(part, Resampled) else part
+            if isinstance(inner, Suppressed):
+                left = self._counts[self._key(part, inner.question)].left(n_sites)
+                yield inner.without(values, left < self.planned)
+            else:
+                yield values
+
+    def _too_few(self, inner: Suppressed, counted: Counted, n_sites: int) -> bool:
+        left, enough = counted.left(n_sites), inner.enough_array()
+        open_still = enough & (left >= self.planned)
+        below_policy = enough & (counted.counts < self.min_contributors)
+        return bool((below_policy | (open_still & (left < self.min_contributors))).any())
+
+    def opened(self, question: Question, sums: FloatVector, n_sites: int) -> None:
+        """Remember the counts among the sums of a question, and that they are of so many sites."""
+        for part, values in question.split(sums):
+            inner = part.question if isinstance(part, Resampled) else part
+            if isinstance(inner, ContributorCounts):
+                counts = np.rint(values)
+                self._counts[self._key(part, inner.question)] = Counted(counts, n_sites)
+            elif isinstance(inner, Suppressed) and not inner.question.keeps_count:
+                self._counts.pop(self._key(part, inner.question), None)
+
+    def _key(self, part: Question, counted: Question) -> tuple[object, ...]:
+        drawn = (part.replicate, part.seed) if isinstance(part, Resampled) else ()
+        return (*drawn, self.read.content(counted.counted_as))
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredSites:
+    """The rule of one site, whose position in the cohort is ``index``."""
+
+    plan: Plan
+    policy: Policy
+    index: int
+
+    def names(self, positions: tuple[int, ...]) -> list[str]:
+        """The names of the sites at these positions."""
+        names = self.plan.names
+        return [names[position] for position in positions]
+
+    def groups(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
+        """Names of the sites, and of groups that lack the same variables, if any lacks some."""
+        measured = self.plan.measured
+        groups = () if measured.everywhere else measured.groups(positions)
+        return self.names(positions), [tuple(self.names(group)) for group in groups]
+
+    def check(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
+        """Refuse (CohortError) sites that are too few, not in order, or not ``among`` those before.
+
+        They are to include this site.
+        """
+        ascending = all(map(lt, positions, positions[1:]))
+        if not ascending or (positions != among and not set(positions) <= set(among)):
+            raise CohortError("the sites named are not in order, or were not there before")
+        if self.index not in positions:
+            raise CohortError("the sites named leave this site out")
+        n_sites = len(self.plan.cohort)
+        fewest = max(
+            self.policy.fewest_survivors(n_sites),
+            # others may fear more colluders, and their answers rest on this site too
+            fewest_survivors(n_sites, self.plan.colluders),
+            min(self.plan.min_survivors, n_sites),
+        )
+        if len(positions) < fewest:
+            raise CohortError(
+                f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
+            )
+        measured, least = self.plan.measured, self.policy.min_group_size(self.plan)
+        if not measured.everywhere and measured.smallest_group(positions) < least:
+            raise CohortError(
+                f"fewer than {least} of the sites left lack the same variables: differences of "
+                "sums would tell of them alone"
+            )
 
 
 @dataclass(slots=True)
@@ -52,12 +190,9 @@ class FoundBits:
     def lacking(self, current: Round, recall: Recall) -> tuple[bytes, ...]:
         """Bits of a question that this site knows and the coordinator did not tell, as lines.
 
-        Where there are none, the bits that are to be found are counted.
-
-        Raises:
-            ForgedSumError: A bit that was sent has another value in the record.
-            PolicyRefusedError: More would be found than the policy allows.
-            SiteNotReadyError: The record cannot be read.
+        Where there are none, the bits that are to be found are counted. ForgedSumError where a bit
+        has another value in the record, PolicyRefusedError where more would be found than allowed,
+        SiteNotReadyError where the record cannot be read.
         """
         sites = current.ask.participants
         self._before = self._before or self.asked.of(self.context)
@@ -72,9 +207,8 @@ class FoundBits:
 
         Bits that differ from earlier ones are recorded, too: more tries would show which ones do.
 
-        Raises:
-            ForgedSumError: A bit differs from an earlier one; nothing leaves, now or in later runs.
-            OutputError: The file cannot be written; then nothing may leave.
+        ForgedSumError where a bit differs from an earlier one; nothing leaves, now or in later
+        runs. OutputError where the file cannot be written; then nothing may leave.
         """
         recall, seat = current.recall, current.seat
         if recall is not None and seat is not None:

@@ -67,11 +67,9 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
-from cipherdag.sites.session.coverage import Coverage
-from cipherdag.sites.session.covered_sites import CoveredSites
 from cipherdag.sites.session.handshake import Keyring
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.round import FoundBits, Round
+from cipherdag.sites.session.round import Coverage, CoveredSites, FoundBits, Round
 
 log = logging.getLogger("cipherdag.site")
 
@@ -81,18 +79,13 @@ class Rounds:
     """Answers the rounds of one session.
 
     Attributes:
-        plan: The plan of the session.
         program: Says what is asked; run here as at every other site.
         index: This site's position in the cohort.
-        keys: The keyring that this site's set-up ended in.
-        respondent: Computes this site's answers from its rows.
-        policy: The limits of this site.
         sums: Which sums were opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         record: Keeps the sums, where the site has a folder.
         bits: Recalls, counts and keeps the bits, likewise.
-        read: Reads what every site is sent.
         state: The state of the session; `protocol.states` says which requests it admits.
     """
 
@@ -201,8 +194,7 @@ class Rounds:
     def _recall(self, current: Round) -> tuple[bytes, ...]:
         """Says what is known of a question's bits, and returns what the coordinator did not tell.
 
-        Raises:
-            ForgedSumError: A line that it tells is not signed for these rows, or is another here.
+        ForgedSumError where a line that it tells is not signed for these rows, or is another here.
         """
         if self.keys.secure_tests is None:
             raise CohortError("secure tests need two sites")
@@ -227,8 +219,7 @@ class Rounds:
     def result(self, finish: Finish) -> bytes:
         """The digest of the run's result; empty where the coordinator ended it before its end.
 
-        Raises:
-            ForgedSumError: The last sum is not that of the sites' answers.
+        ForgedSumError where the last sum is not that of the sites' answers.
         """
         recall = None if self._current is None else self._current.recall
         all_known = recall is not None and recall.rest is None
@@ -306,8 +297,7 @@ class Rounds:
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
 
-        Raises:
-            InconsistentQuestionError: Another site was not asked this question of these sites.
+        InconsistentQuestionError where another site was not asked this question of these sites.
         """
         current = self.round_of(request)
         self._check_tags(current.declared, request.tags)
@@ -324,10 +314,8 @@ class Rounds:
     def recover(self, request: Recover) -> Recovered:
         """Release this site's piece of the self mask of a site that left.
 
-        Raises:
-            OpeningRefusedError: The site was not asked.
-            KeyAgreementError: What it sealed for this one cannot be unsealed.
-            ShareError: What it sealed is no piece.
+        OpeningRefusedError where the site was not asked, KeyAgreementError or ShareError where what
+        it sealed for this one cannot be unsealed, or is no piece.
         """
         current = self.round_of(request)
         try:
@@ -338,10 +326,9 @@ class Rounds:
         return Recovered(digest=request.digest, piece=piece)
 
     def open(self, request: Open) -> Opened:
-        """Open the sum under homomorphic encryption.
+        """Open the sum under homomorphic encryption; it is over the sites asked, and opened once.
 
-        Raises:
-            OpeningRefusedError: It is not the sum over the sites asked, or another was opened.
+        Else OpeningRefusedError.
         """
         current = self.round_of(request)
         if len(request.seeds) != len(current.declared.sites):
@@ -351,11 +338,7 @@ class Rounds:
         return Opened(digest=request.digest, words=words)
 
     def secure(self, request: Secure) -> Secured:
-        """This site's next step in the secure tests of the round.
-
-        Raises:
-            PrivacyError: As the step of `Seat`, which is then this site's last in the round.
-        """
+        """This site's next step in the secure tests of the round; its last where `Seat` refuses."""
         current = self.round_of(request)
         if current.seat is None:
             raise ReplayError("this site takes no part in the round")

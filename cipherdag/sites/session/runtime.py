@@ -66,8 +66,7 @@ from cipherdag.sites.record.ledger import (
     read_releases,
 )
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.run_record import RunRecord
-from cipherdag.sites.record.session_log import Answered
+from cipherdag.sites.record.run_record import Answered, RunRecord
 from cipherdag.sites.session.admission import (
     Admission,
     FolderLimits,
@@ -75,11 +74,10 @@ from cipherdag.sites.session.admission import (
     SiteSession,
     open_message,
 )
-from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.replies import description, recorded, refusal
-from cipherdag.sites.session.round import FoundBits
+from cipherdag.sites.session.round import Coverage, FoundBits
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 
@@ -92,17 +90,9 @@ log = logging.getLogger("cipherdag.site")
 class SiteRuntime:
     """A site of the federation; `handle` is its only door.
 
-    Args:
-        profile: Who it is and whom it knows.
-        respondent: Computes its answers.
-        policy: Its limits.
-        ledger: Records what leaves.
-        sums: Records which sums were opened; in memory only where None.
-        folder: The limits that its folder adds; none for a site in memory.
-        programs: Makes the program of a plan; what the site has installed by default.
-        reading: Reads what every site is sent; itself by default.
-
-    ``refused`` is why it refused last, for whoever runs the site.
+    Its programs and reading are what it has installed, and itself, by default; sums are recorded
+    in memory only where None, and the folder is None for a site in memory. ``refused`` is why it
+    refused last, for whoever runs the site.
     """
 
     def __init__(
@@ -142,14 +132,9 @@ class SiteRuntime:
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message; a refusal is an answer too, without data and without a traceback.
 
-        Args:
-            operation: One of `messages.OPERATIONS`.
-            message: A signed envelope of the coordinator.
-
-        Returns:
-            A signed envelope: the reply, or a refusal, which names its error in the set-up only. A
-            message that repeats the last one of its operation byte for byte gets the same bytes
-            again. Nothing, where the ledger cannot be written.
+        Both are signed envelopes; a refusal names its error in the set-up only. A message that
+        repeats the last one of its operation byte for byte gets the same bytes again. The reply is
+        empty where the ledger cannot be written.
         """
         return self.answer(open_message(operation, message, coordinator=self._profile.coordinator))
 
@@ -167,13 +152,8 @@ class SiteRuntime:
         """Hold a session's keys again, by answering once more what was answered before a restart.
 
         Nothing leaves: the answers left before and stand in the ledger, and no limit of a day
-        counts them twice.
-
-        Args:
-            answered: What `SessionLog` holds; of a run that ended the last answer alone.
-
-        Raises:
-            SessionLostError: This site answers otherwise now; the session is lost.
+        counts them twice. Of a run that ended `SessionLog` holds the last answer alone.
+        SessionLostError where this site answers otherwise now.
         """
         written, self.ledger = self.ledger, Ledger(self._profile.name, self._profile.identity)
         folder = self._folder

@@ -40,7 +40,6 @@ from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
-from cipherdag.sites.record.asked_bits import AskedBits
 from cipherdag.sites.record.ledger import (
     ENGINE_START,
     REFUSAL,
@@ -49,8 +48,8 @@ from cipherdag.sites.record.ledger import (
     Ledger,
     read_releases,
 )
-from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.session_log import Answered, SessionLog
+from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
+from cipherdag.sites.record.run_record import Answered, SessionLog
 from cipherdag.sites.record.witnesses import Witness
 from cipherdag.sites.session.admission import (
     OPENED_BEFORE,
@@ -86,12 +85,7 @@ def open_site(
 ) -> SiteRuntime:
     """Read policy, schema, data and ledger, and put the site together.
 
-    Args:
-        site: Its folder.
-        identity: Its signing key.
-        study: The active study.
-        programs: Makes the program of a plan; what the site has installed by default.
-        looked_at: Digests of the rows whose suspicious values were logged already.
+    ``looked_at`` has digests of the rows whose suspicious values were logged already.
 
     Raises:
         SiteNotReadyError: The policy is not valid, a key is open to others, or the record of
@@ -163,14 +157,9 @@ def _look_at(table: SiteTable, shown: bytes, looked_at: set[bytes]) -> None:
 class KeptSite:
     """A site in its own process: its folder is read anew for every run, and held during the run.
 
-    The folder is locked until the process ends: one process answers for a site.
-
-    Args:
-        folder: The site's folder.
-        lock_wait_s: Seconds to wait for an earlier process to end.
-        programs: As for `open_site`.
-        resumable: Whether a run outlasts this process; its keys then lie in the folder until the
-            run ends.
+    The folder is locked until the process ends: one process answers for a site, and waits
+    ``lock_wait_s`` seconds for an earlier one to end. A ``resumable`` run outlasts this process;
+    its keys then lie in the folder until the run ends.
 
     Raises:
         SiteNotReadyError: Another process holds the folder, or the site was not activated.
@@ -210,10 +199,7 @@ class KeptSite:
         """Answer one message, one at a time; see `SiteRuntime.handle`.
 
         Nothing leaves, and no line is written, after too many that were refused or repeated.
-
-        Raises:
-            SiteNotReadyError: The key or the study cannot be read any more.
-            PrivacyError: The key or the study cannot be trusted any more.
+        SiteNotReadyError or PrivacyError where key or study cannot be read or trusted any more.
         """
         with self._answering:
             self._heard = time.monotonic()
@@ -366,11 +352,9 @@ class KeptSite:
 
 @dataclass(frozen=True, slots=True)
 class RefusingSite:
-    """A site that is not ready: it says so to every message, and no more.
+    """A site that is not ready: it says so to every message, and no more; its own log says why.
 
-    Attributes:
-        error: Why it is not ready; the text stays in its own log.
-        ledger: Records what it says; None where the ledger itself cannot be read.
+    The ledger, None where it cannot be read, records what it says.
     """
 
     identity: SigningIdentity = field(repr=False)

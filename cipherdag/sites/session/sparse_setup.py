@@ -38,12 +38,7 @@ class SparseSetUp(SetUp):
     _beacon: bytes
 
     def chance(self, commitments: Commitments) -> Chance:
-        """The number that this site committed to, once all have.
-
-        Raises:
-            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
-            SignatureError: An offer is not signed by the pinned identity.
-        """
+        """The number that this site committed to, once all have; raises as `_opened_offers`."""
         self._offers, self._transcript = self._opened_offers(commitments.envelopes)
         self.state = State.REVEALED
         return Chance(self._transcript, self._chance, self._last_record())
@@ -51,10 +46,8 @@ class SparseSetUp(SetUp):
     def links(self, chances: Chances) -> Links:
         """Keys with every later neighbour, and from the first site what all sites share.
 
-        Raises:
-            KeyAgreementError: The sites were not shown the same offers, or a site tells another
-                number than it committed to.
-            SignatureError: A number is not signed by the pinned identity.
+        KeyAgreementError where the sites were not shown the same offers, or a site tells another
+        number than it committed to; SignatureError where its pinned identity did not sign it.
         """
         graph = self._drawn(chances)
         links = tuple(
@@ -69,12 +62,8 @@ class SparseSetUp(SetUp):
     def finish(self, linked: Linked) -> tuple[Keyring, Ready]:
         """Keys with every earlier neighbour, the shared secrets, and the proof of an equal schema.
 
-        Returns:
-            As `Handshake.finish`.
-
-        Raises:
-            KeyAgreementError: A link is missing, was altered, or belongs to other offers.
-            SchemaMismatchError: The first site's schema is another one.
+        As `Handshake.finish`. KeyAgreementError where a link is missing, was altered, or belongs to
+        other offers; SchemaMismatchError where the first site's schema is another one.
         """
         senders = earlier(self._graph, self._roles(), self.index)
         if len(senders) != len(linked.links):

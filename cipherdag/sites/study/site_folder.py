@@ -10,15 +10,14 @@
     ledger.jsonl        what left
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
-    asked.jsonl         which bits were found; see `sites.record.asked_bits`
+    asked.jsonl         which bits were found; see `sites.record.opened_sums`
     bits.jsonl          how many bits about every two columns
     witnessed.json      which records of the others' ledgers this site saw last
     session.jsonl       the run under way, if messages are files: it outlasts the site's process
     runs/               plans that asked for a person's approval, and what they came to
     site.log            details that are not sent to anybody
 
-Leaks:
-    Nothing: only the request that `cipherdag.deployment.enrolment` writes is made to be sent.
+Nothing of it leaves but the request that `cipherdag.deployment.enrolment` writes to be sent.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ class Request(_File, frozen=True):
     """A site's request to be enrolled.
 
     Attributes:
-        name: The site's name.
         organisation: Whose site it is.
         study: The study it asks to join.
         identity: Its Ed25519 public key.
@@ -73,7 +72,6 @@ class Study(_File, frozen=True):
     """The members of a study, its coordinator, and the least that the coordinator requires.
 
     Attributes:
-        name: Name of the study.
         version: 1 for the first; one more whenever it changes.
         issued: When, in UTC (ISO 8601).
         host: Host name of the coordinator's server; empty where it has none.
@@ -82,7 +80,6 @@ class Study(_File, frozen=True):
         root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, over files the
             coordinator's identity key again.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
-        protections: What a run may use.
         sites: The sites in order.
         revoked: Names of sites that took part and no longer do.
         engine: What carries the messages.
@@ -128,7 +125,6 @@ class Approval(_File, frozen=True):
 
     Attributes:
         site: Whom it is for.
-        signed: The signed study.
         certificate: With FLARE the site's certificate and the authority's, PEM; over files the
             coordinator's answer to the site's public keys.
         signature: The coordinator's signature over all of it.
@@ -228,10 +224,9 @@ def check_study(signed: SignedStudy) -> Study:
 
 
 def check_colluders(colluders: int, *, min_sites: int) -> None:
-    """Refuse to promise what runs of ``min_sites`` sites cannot keep.
+    """Refuse (ParameterError) to promise what runs of ``min_sites`` sites cannot keep.
 
-    Raises:
-        ParameterError: It is negative, or leaves fewer than two honest sites.
+    The number is not negative, and leaves two honest sites.
     """
     if not 0 <= colluders <= min_sites - 2:
         raise ParameterError(
@@ -304,8 +299,7 @@ def check_approval(
 def coordinator_fingerprint(identity: bytes, root: str) -> str:
     """One fingerprint of identity key and root certificate, 32 pairs, to be read aloud.
 
-    Raises:
-        MalformedMessageError: The root's own fingerprint is not 64 hexadecimal digits.
+    MalformedMessageError where the root's own fingerprint is not 64 hexadecimal digits.
     """
     try:
         certificate = bytes.fromhex(root)

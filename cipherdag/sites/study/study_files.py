@@ -34,11 +34,7 @@ def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
 
 
 def read_file(path: Path, kind: type[FileType]) -> FileType:
-    """Read one of the files strictly.
-
-    Raises:
-        MalformedMessageError: It cannot be read, is too large or not such a file.
-    """
+    """Read one strictly; MalformedMessageError if it is unreadable, too large or another file."""
     limit = MAX_REQUEST_BYTES if kind is Request else MAX_STUDY_BYTES
     content = read_limited(path, limit)
     try:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from cipherdag import Describe, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.describe.data_quality import remarks
+from cipherdag.algorithms.describe.algorithm import remarks
 from cipherdag.algorithms.describe.summaries import (
     TICKS,
     Spreads,

@@ -27,7 +27,7 @@ from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
-from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.session.round import Coverage
 from cipherdag.sites.table.site_table import load_table
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 

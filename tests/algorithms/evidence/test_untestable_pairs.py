@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cipherdag import Federation, FedFCI, FedPC
-from cipherdag.algorithms.constraint_based.untested import (
+from cipherdag.algorithms.constraint_based.report import (
     REMOVED_DETAIL,
     removed_untested,
     untested_details,

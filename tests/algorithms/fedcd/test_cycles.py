@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.algorithms.fedcd.algorithm import antisymmetric
-from cipherdag.algorithms.fedcd.cycles import in_likeliest_order, without_cycles
+from cipherdag.algorithms.fedcd.report import in_likeliest_order, without_cycles
 
 
 def digraph(arcs):

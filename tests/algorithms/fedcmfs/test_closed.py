@@ -13,15 +13,14 @@ from labelled_runs import TABLES
 
 from cipherdag import FedCMFS, Federation, Run
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked
+from cipherdag.algorithms.fedcmfs.hiton import EACH_WITH_EACH, Ranking, ranked
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, WeightedEvidence
 from cipherdag.questions.disclosure import Quantity
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.strengths import POWERS, STEPS, ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.verdicts import finest_grid_that_fits
-from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 

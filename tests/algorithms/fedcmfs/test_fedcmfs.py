@@ -28,9 +28,9 @@ from cipherdag.algorithms.fedcmfs.combined_triplets import remember
 from cipherdag.algorithms.fedcmfs.hiton import Triplets, parents_and_children
 from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.combined_evidence import WeightedEvidence, weighted_means
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Bundle
-from cipherdag.questions.weighted_evidence import WeightedEvidence, weighted_means
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest

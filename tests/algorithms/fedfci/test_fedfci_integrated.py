@@ -12,7 +12,7 @@ from test_fedfci_overlap import overlapping
 
 from cipherdag import Federation, FedFCI, Knowledge
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, UNTESTED_DETAIL
+from cipherdag.algorithms.constraint_based.report import NEVER_TOGETHER, UNTESTED_DETAIL
 from cipherdag.algorithms.fedfci import algorithm
 from cipherdag.errors import ParameterError
 from cipherdag.findings.graph import LearntPAG

@@ -19,7 +19,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
-from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.session.round import Coverage
 
 SPEC = CITestSpec(alpha=0.05)
 FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))

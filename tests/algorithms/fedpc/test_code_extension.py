@@ -6,7 +6,7 @@ from enumeration import arcs_of
 from oracle import random_dag
 
 from cipherdag import Federation, FedPC
-from cipherdag.algorithms.fedpc.report import as_published_program
+from cipherdag.algorithms.fedpc.graph_evidence import as_published_program
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of

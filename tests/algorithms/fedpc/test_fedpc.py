@@ -8,8 +8,7 @@ from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC, Voting
-from cipherdag.algorithms.fedpc.reference import PAPER, PROGRAM
-from cipherdag.algorithms.fedpc.voting import VoteRule
+from cipherdag.algorithms.fedpc.voting import PAPER, PROGRAM, VoteRule
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest

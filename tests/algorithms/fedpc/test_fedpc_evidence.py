@@ -11,7 +11,7 @@ from oracle import OracleTest, random_dag
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.graph_evidence import joint_evidence, votes_evidence
-from cipherdag.algorithms.fedpc.reference import PAPER
+from cipherdag.algorithms.fedpc.voting import PAPER
 from cipherdag.graphs.graph import CausalGraph
 
 

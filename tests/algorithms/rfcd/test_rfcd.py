@@ -22,7 +22,7 @@ from regretting import (
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
-from cipherdag.algorithms.rfcd.objectives import Valued
+from cipherdag.algorithms.rfcd.searches import Valued
 from cipherdag.errors import (
     BoundExceededError,
     CipherdagError,

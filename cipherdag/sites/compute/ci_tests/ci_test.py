@@ -54,14 +54,14 @@ class ColumnData(Protocol):
     """The part of a site's table that a test needs; a table also knows databases' passwords."""
 
     @property
-    def codes(self) -> NDArray[np.integer] | None: ...  # noqa: D102
+    def codes(self) -> NDArray[np.integer] | None: ...
 
     @property
-    def cardinalities(self) -> tuple[int, ...]: ...  # noqa: D102
+    def cardinalities(self) -> tuple[int, ...]: ...
     @property
-    def ordered(self) -> tuple[int, ...]: ...  # noqa: D102
+    def ordered(self) -> tuple[int, ...]: ...
     @property
-    def rows(self) -> int: ...  # noqa: D102
+    def rows(self) -> int: ...
 
     def numbers(self) -> NDArray[np.float64]:
         """Returns codes and values as numbers, shape (n, p), NaN where missing."""

@@ -106,7 +106,6 @@ class DiscreteTest(CachedCITest):
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
-        """See `CachedCITest.of_table`."""
         assert table.codes is not None, "a discrete table has codes"
         return cls(
             table.codes,

@@ -215,7 +215,6 @@ class FisherZTest(CachedCITest):
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
-        """See `CachedCITest.of_table`."""
         del spec, name
         return cls(table.scored_numbers(), device=device)
 

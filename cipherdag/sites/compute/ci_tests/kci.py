@@ -97,7 +97,6 @@ class KernelTest(CachedCITest):
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
-        """See `CachedCITest.of_table`."""
         del name
         if table.rows > spec.kernel_rows:
             log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)

@@ -190,7 +190,6 @@ class FactoredKernels:
         self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
 
     def moments(self, order: IndexArray) -> FloatMatrix:
-        """See `KernelMoments.moments`."""
         moments = np.empty((3, len(order)))
         sets, of_set = np.unique(order[:, 2:], axis=0, return_inverse=True)
         by_set = np.argsort(of_set.ravel(), kind="stable")

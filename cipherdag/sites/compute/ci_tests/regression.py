@@ -56,7 +56,6 @@ class RegressionTest(CachedCITest):
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
-        """See `CachedCITest.of_table`."""
         del name
         numbers = table.numbers()
         return cls(
