@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15197,
     "audit": 1493,
-    "cli": 4577,
+    "cli": 4608,
     "deployment": 1914,
     "federation": 1854,
     "findings": 4238,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 6095,
     "questions": 5859,
     "results": 1505,
-    "sites": 24062,
+    "sites": 24484,
     "statistics": 1774,
     "the root": 983,
 }

@@ -22,6 +22,7 @@ from cipherdag.cli.programs.printed import (
     Failure,
     Made,
     Planned,
+    Previewed,
     ShownGraph,
     Written,
 )
@@ -172,6 +173,7 @@ def kinds() -> dict[str, tuple[Any, ...]]:
         "schema infer": (Drafted,),
         "schema merge": (Drafted,),
         "schema overlap": (Drafted,),
+        "schema preview": (Previewed,),
         "simulate": lines,
         "site activate": (Activated,),
         "site approve": (Decided,),

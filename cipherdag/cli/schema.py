@@ -12,7 +12,7 @@ import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, source_files
-from cipherdag.cli.programs.printed import Drafted, as_json_option, printed
+from cipherdag.cli.programs.printed import Drafted, Previewed, as_json_option, printed
 from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
@@ -42,6 +42,30 @@ def schema_infer(files: list[Path], out: Path | None, *, as_json: bool) -> None:
     from cipherdag.sites.drafts.inference import infer_schema
 
     write(infer_schema(files), out, as_json=as_json)
+
+
+@schema.command("preview")
+@click.argument("file", type=FILE)
+@as_json_option
+def schema_preview(file: Path, *, as_json: bool) -> None:
+    """Count at the site what its OMOP database has for each column of a study.
+
+    FILE is the .toml with the database's address and omop = "study.toml". Nothing is written, and
+    the counts are the site's alone.
+    """
+    from cipherdag.sites.table.reading import omop_preview
+
+    counts = omop_preview(file)
+    lines = [f"{counts[0].rows} rows, and for each column:"]
+    for each in counts:
+        lines.append(f"  {each.column}: {each.filled} rows have it, by {each.records} records")
+        if each.in_unit < each.records:
+            lost = each.records - each.in_unit
+            lines.append(f"    {lost} of these have no number in the column's unit")
+        if not each.filled:
+            lines.append("    LOOK: are concepts, unit and days right, and is it recorded here?")
+    value = Previewed([each._asdict() for each in counts])
+    printed(value, lines, as_json=as_json)
 
 
 @schema.command("merge")

@@ -51,7 +51,7 @@ def convert(table: Mapping[str, Any], kind: type[Kind], **given: object) -> Kind
     Raises:
         ValueError: A key is unknown or missing, or a value of another type; no value is quoted.
     """
-    check_keys(table, [name for name in kind.__struct_fields__ if name not in given])
+    check_keys(table, [name for name in kind.__struct_encode_fields__ if name not in given])
     try:
         return msgspec.convert({**table, **given}, kind)
     except msgspec.ValidationError as error:
@@ -79,6 +79,8 @@ def _in_words(said: str) -> str:
         return f"{key}{'.' * bool(key)}{named} is missing"
     if what.startswith("Object contains"):
         return f"unknown key {named!r} in [{key}]"
+    if what.startswith("Invalid enum value"):
+        return f"{key} is none of the words that it may be"
     if what.startswith("Number out of range"):
         return f"{key} holds what is not a finite number"
     one, many = _WORDS.get(named.removesuffix(" | null"), (f"is not of type {named}", named))

@@ -7,14 +7,11 @@ import hospital_folders
 import numpy as np
 import openpyxl
 import pandas as pd
-import postgres
-import psycopg
 import pytest
 from documents import blocks
 
 from cipherdag.errors import DataError
 from cipherdag.federation.simulated import Federation
-from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -76,43 +73,52 @@ def south(folder):
     return path
 
 
-def view():
-    (own,) = [block.code for block in blocks(OMOP_PAGE) if block.language == "sql"]
-    return own
-
-
 def omop_rows(frame):
-    """The tables of OMOP that the page's view reads: person, measurement, condition_occurrence."""
-    people, measured, found = [], [], []
+    """The tables of OMOP that the page's study reads."""
+    entered, people, measured, found = [], [], [], []
     for person, own in enumerate(frame.itertuples()):
+        entered.append((1771, person, "2026-03-01", "2026-12-31"))
         people.append((person, 2026 - own.age, 8507 if own.sex == "male" else 8532))
-        measured.append((person, 3038553, own.bmi, 9531))
-        measured.append((person, 3004249, own.pressure, 8876))
-        measured.append((person, 3004249, own.pressure * 10, 0))  # of no unit: not to be read
-        found += [(person, 201826), (person, 201826)] if own.diabetes else [(person, 4329847)]
-    return {"person": people, "measurement": measured, "condition_occurrence": found}
+        for concept, value, unit in (
+            (3038553, own.bmi, 9531),
+            (3004249, own.pressure, 8876),
+            (3004249, own.pressure * 10, 0),  # of no unit: not to be read
+        ):
+            measured.append((len(measured), person, concept, "2026-02-20", value, unit))
+        for concept in (201826, 201826) if own.diabetes else (4329847,):
+            found.append((len(found), person, concept, "2021-05-17"))
+    return {
+        "cohort": entered, "person": people, "measurement": measured,
+        "condition_occurrence": found, "concept_ancestor": [(1, 1)],
+    }  # fmt: skip
 
 
 TABLES = """
+CREATE TABLE cohort (cohort_definition_id INT, subject_id INT, cohort_start_date TEXT,
+  cohort_end_date TEXT);
 CREATE TABLE person (person_id INT, year_of_birth INT, gender_concept_id INT);
-CREATE TABLE measurement (person_id INT, measurement_concept_id INT,
-  value_as_number FLOAT, unit_concept_id INT);
-CREATE TABLE condition_occurrence (person_id INT, condition_concept_id INT);
+CREATE TABLE measurement (measurement_id INT, person_id INT, measurement_concept_id INT,
+  measurement_date TEXT, value_as_number FLOAT, unit_concept_id INT);
+CREATE TABLE condition_occurrence (condition_occurrence_id INT, person_id INT,
+  condition_concept_id INT, condition_start_date TEXT);
+CREATE TABLE concept_ancestor (ancestor_concept_id INT, descendant_concept_id INT);
 """
 
 
 def west(folder):
-    """The view of the OMOP page over an SQLite database."""
+    """The study of the OMOP page over an SQLite database."""
     with sqlite3.connect(folder / "west.db") as database:
-        database.executescript(TABLES + view())
+        database.executescript(TABLES)
         for table, rows in omop_rows(PATIENTS["west"]).items():
             marks = ", ".join("?" * len(rows[0]))
             database.executemany(
                 f"INSERT INTO {table} VALUES ({marks})", np.array(rows, dtype=object).tolist()
             )
     database.close()
+    (study,) = [block for block in blocks(OMOP_PAGE) if block.how.get("saved as") == "study.toml"]
+    (folder / "study.toml").write_text(study.code, "utf-8")
     path = folder / "west.toml"
-    path.write_text('address = "sqlite:///west.db"\ntable = "study"\n', "utf-8")
+    path.write_text('address = "sqlite:///west.db"\nomop = "study.toml"\n', "utf-8")
     return path
 
 
@@ -147,33 +153,6 @@ def test_a_schema_of_three_drafts_gives_the_graph_of_clean_files(call, tmp_path)
         one, two = load_table(file, schema), load_table(own, schema)
         np.testing.assert_array_equal(one.codes, two.codes)
         np.testing.assert_array_equal(one.values, two.values)
-
-
-def test_the_omop_view_reads_the_same_from_postgresql(tmp_path):
-    with postgres.server() as server:
-        with psycopg.connect(
-            host=str(server), user=postgres.ADMIN, password=postgres.PASSWORD, dbname="postgres",
-            autocommit=True,
-        ) as connection:  # fmt: skip
-            connection.execute(TABLES.replace("FLOAT", "double precision") + view())
-            for table, rows in omop_rows(PATIENTS["west"]).items():
-                with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
-                    for row in rows:
-                        copy.write_row([own.item() if hasattr(own, "item") else own for own in row])
-        secret = tmp_path / "secret.toml"
-        secret.touch(0o600)
-        secret.write_text(f'user = "{postgres.ADMIN}"\npassword = "{postgres.PASSWORD}"\n', "utf-8")
-        path = tmp_path / "warehouse.toml"
-        path.write_text(
-            f'address = "postgresql:///postgres?host={server}"\ncredentials = "secret.toml"\n'
-            'table = "study"\n',
-            "utf-8",
-        )
-        schema = infer_schema(path)
-        found = load_table(path, schema)
-    expected = load_table(clean(tmp_path / "clean")[2], schema)
-    order, other = (np.lexsort(own.numbers().T) for own in (found, expected))
-    np.testing.assert_array_equal(found.numbers()[order], expected.numbers()[other])
 
 
 def test_a_million_categories_are_taken_for_free_text(tmp_path):

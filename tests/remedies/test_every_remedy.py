@@ -63,6 +63,7 @@ TYPED_BY_A_PERSON = {
     "Ask the coordinator which is right": "one of two addresses is wrong",
     "Ask the coordinator for the study's name": "one of two names is wrong",
     "Ask the site whether its policy.toml": "the site decides",
+    "Say who decides, as in --name": "they know their name and role",
     "Run with the same sites as before": "people decide who may be seen",
     "Stop it, run `cipherdag site activate {}": "the site's process has to be stopped",
     "Read the end of `cipherdag site status`": "the process of the site ended",

@@ -84,6 +84,13 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class Previewed:
+    """Of each column of an OMOP study: rows, rows that have it, records, those in its unit."""
+
+    columns: list[dict[str, str | int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A plan in sentences, and the file it was written into, if any."""
 

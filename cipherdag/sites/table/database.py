@@ -5,6 +5,9 @@
     table = "public.patients"             # or: query = "SELECT age, sex FROM ..."
     columns = ["age", "sex"]              # of the table; all of them if absent
 
+In place of a table, ``omop = "study.toml"`` names what a study reads from an OMOP database, and
+``cdm`` the database's schema with its tables.
+
 Leaks:
     Nothing leaves the site. The password stands in the credentials file alone: no address, error,
     log record or ``repr`` holds it.
@@ -23,8 +26,8 @@ import msgspec
 from cipherdag.errors import DatabaseAddressError, DatabaseCredentialsError
 from cipherdag.privacy.secrecy import Secret, open_to_others
 from cipherdag.sites.strict_toml import convert, parse
+from cipherdag.sites.table.omop import MAX_BYTES, OmopTable
 
-MAX_BYTES = 64 * 1024
 IN_FILES = ("duckdb", "sqlite")  # without a server, so without user and password
 NO_ADDRESS = 'the address is none such as "postgresql://user@host/database"'
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://")
@@ -94,6 +97,8 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         table: Name of a table or view, with its schema before a dot if need be.
         columns: Its columns to read; all of them if empty.
         query: SQL that gives the table, in place of ``table``; it is run as it stands.
+        omop: The file of what is read from an OMOP database, in place of ``table``.
+        cdm: The schema in which the database has the tables of OMOP; its usual one if empty.
 
     Raises:
         DatabaseAddressError: A password stands in the address, or the parts contradict each other.
@@ -105,6 +110,8 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     table: str = ""
     columns: tuple[str, ...] = ()
     query: str = ""
+    omop: Path | None = None
+    cdm: str = ""
 
     def __post_init__(self) -> None:
         fault = self._fault()
@@ -129,25 +136,38 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return Credentials.load(self.credentials, file=str(self.path))
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read the ``.toml`` file that names a database.
+    def load(cls, path: Path, *, preview: bool = False) -> Self:
+        """Read the ``.toml`` file that names a database, and write the query of an OMOP study.
+
+        With ``preview`` it is the query of `OmopTable.preview`.
 
         Raises:
             DatabaseAddressError: It cannot be read or is not valid. The error never quotes it,
                 since a password may stand there by mistake.
+            DatabaseDriverError: SQLAlchemy, which writes the query, is not installed.
         """
         try:
             with path.open("rb") as opened:
                 table = _parsed(opened.read(MAX_BYTES))
-            named = table.get("credentials")
-            if named and isinstance(named, str):
-                table["credentials"] = path.parent / named
-            return convert(table, cls, path=path)
+            for key in ("credentials", "omop"):
+                named = table.get(key)
+                if named and isinstance(named, str):
+                    table[key] = path.parent / named
+            source = convert(table, cls, path=path)
+            return source.of_omop(preview=preview) if source.omop or preview else source
         except OSError as error:
             reason = f"cannot be read: {error.strerror or 'it cannot be opened'}"
         except ValueError as error:
             reason = str(error)
         raise DatabaseAddressError(reason, file=str(path))
+
+    def of_omop(self, *, preview: bool) -> Self:
+        """The source with the query of its OMOP study; ValueError where it has none."""
+        if self.omop is None:
+            raise ValueError("it names no OMOP study, as omop = FILE does")
+        study = OmopTable.load(self.omop)
+        query = (study.preview if preview else study.sql)(self.dialect, self.cdm)
+        return msgspec.structs.replace(self, omop=None, cdm="", query=query)
 
     def _fault(self) -> str:
         kind, in_file = self.dialect, self.dialect in IN_FILES
@@ -157,11 +177,15 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 _holds_password(self.address),
                 "a password stands in the address; it belongs in the credentials file",
             ),
-            (bool(self.table) == bool(self.query), "name either a table or a query"),
             (
-                bool(self.columns and self.query),
+                sum(map(bool, (self.table, self.query, self.omop))) != 1,
+                "name either a table, or a query, or the omop file of a study",
+            ),
+            (
+                bool(self.columns) and not self.table,
                 "columns belong to a table; let the query choose its own",
             ),
+            (bool(self.cdm) and self.omop is None, "cdm is the schema of an omop study's tables"),
             (
                 in_file and self.credentials is not None,
                 f"a file of {kind} has no user and no password",

@@ -37,6 +37,7 @@ from cipherdag.sites.table.file_description import (
     FileDescription,
 )
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
+from cipherdag.sites.table.omop import Preview
 from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
@@ -67,7 +68,25 @@ log = logging.getLogger("cipherdag.reading")
 
 
 def _open_database(path: Path, _description: FileDescription) -> OpenTable:
-    source = DatabaseSource.load(path)
+    return _opened(DatabaseSource.load(path))
+
+
+def omop_preview(path: Path) -> list[Preview]:
+    """How much an OMOP database has for each column of a study; for the site's eyes alone.
+
+    Raises:
+        UnreadableDataError: As the table itself, or the file describes no OMOP study.
+    """
+    with _opened(DatabaseSource.load(path, preview=True)) as table:
+        rows = [
+            [cells.as_text().at(row) for cells in chunk]
+            for chunk in table.chunks
+            for row in range(len(chunk[0]))
+        ]
+    return [Preview(name, *(int(float(each)) for each in counts)) for name, *counts in rows]
+
+
+def _opened(source: DatabaseSource) -> OpenTable:
     if source.dialect != "duckdb":
         return open_sql(source)
     return open_duckdb(
