@@ -77,13 +77,9 @@ class Voting:
     """How votes decide, and sets are chosen; the usual way is that of this package.
 
     Attributes:
-        reference: Whether to follow the paper or its original program where they differ, both of
-            which let a site that cannot test an edge keep it; with ``auto`` it abstains. ``paper``:
-            order-independent layers, strictly more than `vote_share` of the sites, candidates
-            from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
-            least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
-            means a collider, and the DAG is made by its own rule, which may leave cycles
-            (`fedpc.voting`).
+        reference: Whether to follow the paper or its original program where they differ, as
+            `fedpc.voting.Reference` lists; both of them let a site that cannot test an edge keep
+            it, and with ``auto`` it abstains.
         vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
             edge that too few sites can test stays.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure

@@ -7,8 +7,6 @@ Leaks:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 from cipherdag.errors import CipherdagError, OutputError, RefusedError
 from cipherdag.protocol.messages import REPLIES, Refusal
@@ -21,16 +19,6 @@ from cipherdag.sites.session.admission import Incoming, SiteSession
 log = logging.getLogger("cipherdag.site")
 
 
-def recorded(ledger: Ledger, reply: bytes, described: Mapping[str, Any]) -> bytes:
-    """The reply, once it stands in the ledger; nothing where it cannot stand there."""
-    try:
-        ledger.append(content=reply, **described)
-    except OutputError as error:
-        log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough
-        return b""
-    return reply
-
-
 def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
     """A refusal: with its reason in the set-up; in a round the same, whatever the reason."""
     if operation not in REPLIES or operation in SET_UP:
@@ -38,19 +26,16 @@ def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
     return Refusal(error=RefusedError.__name__, message="")
 
 
-def _shown(ready: Ready) -> tuple[int, str]:
-    """How many values the last reply of a set-up shows, and their kinds as the ledger has them."""
-    parts = (
-        ("+label-positions", len(ready.labels)),
-        ("+relations", sum(len(each.columns) for each in ready.relations)),
-    )
-    return 1 + sum(n for _, n in parts), "".join(kind for kind, n in parts if n)
-
-
-def description(
-    message: Incoming, session: SiteSession, *, kind: str = "", ready: Ready | None = None
-) -> dict[str, Any]:
-    """The arguments of `Ledger.append` about a reply, without its bytes.
+def recorded(
+    ledger: Ledger,
+    reply: bytes,
+    message: Incoming,
+    session: SiteSession,
+    *,
+    kind: str = "",
+    ready: Ready | None = None,
+) -> bytes:
+    """The reply, once it stands in the ledger; nothing where it cannot stand there.
 
     ``kind`` is what the reply is, if not the answer: ``refusal`` or ``repeat``. ``ready`` is the
     reply that ends the set-up: it shows positions of labels and relations.
@@ -65,16 +50,30 @@ def description(
     values, shown = (0, "") if kind or ready is None else _shown(ready)
     if not kind and round_ is not None and message.operation == "ask":
         kind = round_.question.kind
-    kind = kind or REPLY_KINDS[message.operation] + shown
     digest = round_.declared.digest if round_ is not None else b""
-    return {
-        "session": message.session,
-        "algorithm": plan.algorithm if plan is not None else "",
-        "protection": plan.protection if plan is not None else "",
-        "kind": kind,
-        "round_number": round_.ask.number if round_ is not None else 0,
-        "values": round_.declared.length if round_ is not None and answered else values,
-        "sites": len(round_.declared.sites) if round_ is not None else 0,
-        "digest": record.digest if record is not None and closing else digest,
-        "question": round_.question.label if round_ is not None and answered else "",
-    }
+    try:
+        ledger.append(
+            kind=kind or REPLY_KINDS[message.operation] + shown,
+            content=reply,
+            session=message.session,
+            algorithm=plan.algorithm if plan is not None else "",
+            protection=plan.protection if plan is not None else "",
+            round_number=round_.ask.number if round_ is not None else 0,
+            values=round_.declared.length if round_ is not None and answered else values,
+            sites=len(round_.declared.sites) if round_ is not None else 0,
+            digest=record.digest if record is not None and closing else digest,
+            question=round_.question.label if round_ is not None and answered else "",
+        )
+    except OutputError as error:
+        log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough
+        return b""
+    return reply
+
+
+def _shown(ready: Ready) -> tuple[int, str]:
+    """How many values the last reply of a set-up shows, and their kinds as the ledger has them."""
+    parts = (
+        ("+label-positions", len(ready.labels)),
+        ("+relations", sum(len(each.columns) for each in ready.relations)),
+    )
+    return 1 + sum(n for _, n in parts), "".join(kind for kind, n in parts if n)
