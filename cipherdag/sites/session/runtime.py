@@ -73,10 +73,11 @@ from cipherdag.sites.session.admission import (
     Incoming,
     SiteSession,
     open_message,
+    recorded,
+    refusal,
 )
 from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.replies import recorded, refusal
 from cipherdag.sites.session.round import Coverage, FoundBits
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp

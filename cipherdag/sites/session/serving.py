@@ -57,9 +57,10 @@ from cipherdag.sites.session.admission import (
     Incoming,
     SiteSession,
     open_message,
+    recorded,
+    refusal,
 )
 from cipherdag.sites.session.handshake import SiteProfile
-from cipherdag.sites.session.replies import recorded, refusal
 from cipherdag.sites.session.runtime import SiteRuntime
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
