@@ -3,7 +3,7 @@
 FedCFL learns every label's parents and children, FedCFR retrieves features that a correlated label
 had hidden, FedCFC drops features that do not have the label among their own parents and children.
 All of it runs on weighted p-values and strengths of (x, y, S) triplets, which are sums over the
-sites; the sites' half is ``sites.compute.weighted``.
+sites; the sites' half is `sites.answers.ci_test_answers`.
 """
 
 from __future__ import annotations

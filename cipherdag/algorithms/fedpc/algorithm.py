@@ -3,7 +3,7 @@
 By default PC-stable runs on the evidence of all sites (`cipherdag.algorithms.evidence`). With the
 paper's votes FedSkele decides on every edge layer by layer, and FedOrien asks for separating sets
 of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half of the votes is
-``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
+`stable_layer` and `best_separators` of `cipherdag.sites.compute.ci_tests.searches`.
 """
 
 from __future__ import annotations
