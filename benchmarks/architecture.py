@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 5858,
+    "questions": 5842,
     "results": 1505,
     "sites": 23973,
     "statistics": 1774,
