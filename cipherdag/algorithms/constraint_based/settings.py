@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
-from cipherdag.algorithms.constraint_based.pair_tests import TestsOutcome
-from cipherdag.algorithms.constraint_based.report import removed_untested
-from cipherdag.algorithms.evidence.federated_test import FederatedCITest
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
@@ -44,6 +42,7 @@ from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offe
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
+from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import MAX_REPLICATES, Asking, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
@@ -61,17 +60,6 @@ Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
 Tested = TypeVar("Tested", bound=TestsOutcome)
 Learnt = TypeVar("Learnt", LearntGraph, LearntPAG)
-
-
-class Adjacent(Protocol):
-    """The result of a search for a skeleton."""
-
-    @property
-    def skeleton(self) -> BoolMatrix:
-        """Symmetric adjacency, shape (p, p)."""
-
-
-Searched = TypeVar("Searched", bound=Adjacent)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,6 +173,10 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         """With the rule for colliders that was used."""
         return ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule}
 
+    def evidence_settings(self, facts: Facts) -> EvidenceSettings:
+        """How the tests of a run are done."""
+        return evidence_settings(facts, self.test_spec, self.max_rows)
+
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         """The candidate separating sets of all unshielded pairs of a skeleton."""
         return SeparatorSearch(
@@ -271,40 +263,6 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             )
         )
 
-    def from_tests(
-        self,
-        facts: Facts,
-        tested: Constraints,
-        search: Callable[[FederatedCITest], Asking[Searched]],
-        orient: Callable[[FederatedCITest, Searched], Asking[Tested]],
-        *,
-        resampled: bool,
-    ) -> Asking[Tested]:
-        """A skeleton by tests of the pairs to be tested, its orientation, and what the tests tell.
-
-        Where sums are disclosed, sites are compared in the same rounds: every variable alone, then
-        given its neighbours in the skeleton.
-        """
-        settings = evidence_settings(facts, self.test_spec, self.max_rows)
-        source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
-        kinds = source.kinds
-        columns = None if self.closed or resampled or facts.visits > 1 else kinds
-        bounds = {"min_contributors": facts.min_contributors, "max_rows": self.max_rows}
-        marginal: tuple[SiteDifference, ...]
-        others: tuple[SiteDifference, ...]
-        alone = marginal_differences(columns, **bounds)
-        skeleton, marginal = yield from gather_two(search(source), alone)
-        given = differences_given_neighbours(columns, marginal, skeleton.skeleton, **bounds)
-        outcome, others = yield from gather_two(orient(source, skeleton), given)
-        return replace(
-            outcome,
-            tests={str(method): count for method, count in source.n_tests_by_method.items()},
-            rows=0 if kinds is None else kinds.rows,
-            of_patients={} if kinds is None else kinds.of_patients,
-            differences=(*marginal, *others),
-            removed_untested=removed_untested(source.untestable_pairs(), tested),
-        )
-
     @abstractmethod
     def learn(
         self, facts: Facts, constraints: Constraints, *, resampled: bool = False
@@ -315,6 +273,37 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     @abstractmethod
     def count_edges(outcomes: Sequence[Tested]) -> EdgeCounts:
         """In how many of these outcomes each edge occurs."""
+
+
+class Adjacent(Protocol):
+    """The result of a search for a skeleton."""
+
+    @property
+    def skeleton(self) -> BoolMatrix:
+        """Symmetric adjacency, shape (p, p)."""
+
+
+Searched = TypeVar("Searched", bound=Adjacent)
+Oriented = TypeVar("Oriented")
+
+
+def compare_sites_meanwhile(
+    columns: ColumnKinds | None,
+    settings: EvidenceSettings,
+    search: Asking[Searched],
+    orient: Callable[[Searched], Asking[Oriented]],
+) -> Asking[tuple[Oriented, tuple[SiteDifference, ...]]]:
+    """A skeleton and its orientation, with comparisons of the sites in the same rounds.
+
+    Meanwhile ``columns``, if any, are compared, then given their neighbours in the skeleton.
+    """
+    bounds = {"min_contributors": settings.min_contributors, "max_rows": settings.max_rows}
+    skeleton, marginal = yield from gather_two(search, marginal_differences(columns, **bounds))
+    oriented, given = yield from gather_two(
+        orient(skeleton),
+        differences_given_neighbours(columns, marginal, skeleton.skeleton, **bounds),
+    )
+    return oriented, (*marginal, *given)
 
 
 def evidence_settings(

@@ -7,7 +7,7 @@ skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -15,10 +15,14 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.algorithms.constraint_based.report import report_on_tests
-from cipherdag.algorithms.constraint_based.settings import GraphFromTests
+from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
+from cipherdag.algorithms.constraint_based.settings import (
+    GraphFromTests,
+    compare_sites_meanwhile,
+)
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedfci.groups import of_groups
 from cipherdag.algorithms.fedfci.report import FedFCIOutcome, concluded, remarks_of, with_fitting
 from cipherdag.algorithms.fedfci.search import (
@@ -137,28 +141,32 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or with ``rfci``
         those of `stable_skeleton` and of `RFCI.orient`.
         """
-        tested = testable(constraints)
+        settings = self.evidence_settings(facts)
+        source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
+        compared = not (self.closed or resampled or facts.visits > 1)
+        columns = source.kinds if compared else None
         if self._integrates:
-            return (
-                yield from self.from_tests(
-                    facts,
-                    tested,
-                    lambda source: of_groups(
-                        source, facts.measured, constraints, self._skeleton, self._judge
-                    ),
-                    _as_it_is,
-                    resampled=resampled,
-                )
+            outcome, differences = yield from compare_sites_meanwhile(
+                columns,
+                settings,
+                of_groups(source, facts.measured, constraints, self._skeleton, self._judge),
+                _as_it_is,
             )
-        shown = None if resampled else facts.present
-        return (
-            yield from self.from_tests(
-                facts,
-                tested,
-                lambda source: self._skeleton(source, constraints, shown),
-                partial(self._orient, constraints, facts),
-                resampled=resampled,
+        else:
+            shown = None if resampled else facts.present
+            outcome, differences = yield from compare_sites_meanwhile(
+                columns,
+                settings,
+                self._skeleton(source, constraints, shown),
+                partial(self._orient, source, constraints, facts),
             )
+        return replace(
+            outcome,
+            tests={str(method): count for method, count in source.n_tests_by_method.items()},
+            rows=0 if source.kinds is None else source.kinds.rows,
+            of_patients={} if source.kinds is None else source.kinds.of_patients,
+            differences=differences,
+            removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),
         )
 
     @property
@@ -202,9 +210,9 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def _orient(
         self,
+        source: FederatedCITest,
         constraints: Constraints,
         facts: Facts,
-        source: FederatedCITest,
         stable: StableSkeleton,
     ) -> Asking[FedFCIOutcome]:
         sets, measured = stable.separations, facts.measured
@@ -253,6 +261,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         return (yield from triple_constraints(source, search, sets, self.rule, measured))
 
 
-def _as_it_is(_: FederatedCITest, outcome: FedFCIOutcome) -> Asking[FedFCIOutcome]:
+def _as_it_is(outcome: FedFCIOutcome) -> Asking[FedFCIOutcome]:
     yield from ()
     return outcome

@@ -19,8 +19,12 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Facts, Published
 from cipherdag.algorithms.bootstrap import arcs_counted
 from cipherdag.algorithms.constraint_based.colliders import CollidersBy, separate_and_judge
-from cipherdag.algorithms.constraint_based.report import report_on_tests
-from cipherdag.algorithms.constraint_based.settings import ENDS_WITHOUT_MIDDLE, GraphFromTests
+from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
+from cipherdag.algorithms.constraint_based.settings import (
+    ENDS_WITHOUT_MIDDLE,
+    GraphFromTests,
+    compare_sites_meanwhile,
+)
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
@@ -221,26 +225,34 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         """
         if self.decided_by == "vote":
             return (yield from self._learn_by_votes(facts, constraints))
-        outcome = yield from self.from_tests(
-            facts,
-            constraints,
-            lambda source: stable_skeleton(
+        settings = self.evidence_settings(facts)
+        source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
+        compared = not (self.closed or resampled or facts.visits > 1)
+        outcome, differences = yield from compare_sites_meanwhile(
+            source.kinds if compared else None,
+            settings,
+            stable_skeleton(
                 source,
                 constraints,
                 alpha=self.alpha,
                 max_cond_size=self.max_cond_size,
                 shown=None if resampled else facts.present,
             ),
-            partial(self._orient, constraints, facts),
-            resampled=resampled,
+            partial(self._orient, source, constraints, facts),
         )
-        return replace(outcome, separated_pairs=()) if resampled else outcome
+        return replace(
+            outcome,
+            tests={str(method): count for method, count in source.n_tests_by_method.items()},
+            differences=differences,
+            separated_pairs=() if resampled else outcome.separated_pairs,
+            removed_untested=removed_untested(source.untestable_pairs(), constraints),
+        )
 
     def _orient(
         self,
+        source: FederatedCITest,
         constraints: Constraints,
         facts: Facts,
-        source: FederatedCITest,
         stable: StableSkeleton,
     ) -> Asking[FedPCOutcome]:
         """The outcome with separating sets, and the class of DAGs that the collider rule gives."""
@@ -271,6 +283,8 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             decisive=stable.decisive.of(stable.skeleton, constraints.joined, *reasons),
             separated_pairs=stable.separated_pairs,
             independent=stable.independent,
+            rows=0 if source.kinds is None else source.kinds.rows,
+            of_patients={} if source.kinds is None else source.kinds.of_patients,
             constraints=constraints,
             untested=untested,
             undirected=undirected,
