@@ -41,7 +41,7 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 15200,
+    "algorithms": 15191,
     "audit": 1492,
     "cli": 4526,
     "deployment": 1888,
@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 5842,
+    "questions": 5841,
     "results": 1505,
     "sites": 23941,
     "statistics": 1774,

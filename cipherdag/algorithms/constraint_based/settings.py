@@ -44,7 +44,7 @@ from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import MAX_REPLICATES, Asking, Resampled
+from cipherdag.questions.question import MAX_REPLICATES, Asking, Outcome, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.site_differences import SiteDifferences
@@ -56,7 +56,6 @@ ENDS_WITHOUT_MIDDLE = (
     "measured beside the ends"
 )
 
-Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
 Tested = TypeVar("Tested", bound=TestsOutcome)
 Learnt = TypeVar("Learnt", LearntGraph, LearntPAG)
