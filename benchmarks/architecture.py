@@ -41,7 +41,7 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 15197,
+    "algorithms": 15191,
     "audit": 1493,
     "cli": 4608,
     "deployment": 1914,
@@ -52,9 +52,9 @@ BUDGETS = {
     "privacy": 5332,
     "program": 444,
     "protocol": 6095,
-    "questions": 5859,
+    "questions": 5841,
     "results": 1505,
-    "sites": 24484,
+    "sites": 24435,
     "statistics": 1774,
     "the root": 983,
 }

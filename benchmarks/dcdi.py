@@ -26,8 +26,7 @@ from cipherdag import CausalGraph
 from cipherdag.algorithms.fedcd.report import without_cycles
 from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import Training
-from cipherdag.sites.compute.beliefs.dcdi import DENSITIES
-from cipherdag.sites.compute.beliefs.methods import learn_belief
+from cipherdag.sites.compute.beliefs.methods import DENSITIES, learn_belief
 from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.device import PROCESSOR
 

@@ -31,7 +31,7 @@ from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.question import BY_PATIENT, Asking
+from cipherdag.questions.question import BY_PATIENT, Asking, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,6 @@ EMPTY: tuple[Any, ...] = ("", (), None)
 """Values of a parameter that mean it was not given."""
 MOST_SHOWN = 20
 Reading = Literal["labels", "interventions", "relations"]
-Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
 
 

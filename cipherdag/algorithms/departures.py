@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.questions.gather import map_questions
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Asking, Question
-
-Outcome = TypeVar("Outcome")
+from cipherdag.questions.question import Asking, Outcome, Question
 
 
 def over_one_cohort(asking: Asking[Outcome], present: Presence) -> Asking[Outcome]:

@@ -64,11 +64,8 @@ class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """All n p, then n r of the triplets with empty S, then all n.
-
-        The strength is at most 2 n max(ln n, 20) whichever test it is: G2 <= 2 n ln(levels), and a
-        likelihood ratio of two numbers is at most 36.1 n in double precision.
-        """
+        # a strength is at most 2 n max(ln n, 20): G2 <= 2 n ln(levels), and a likelihood ratio of
+        # two numbers is at most 36.1 n in double precision
         rows = float(self.max_rows)
         total = sum(self.counts)
         return (

@@ -174,7 +174,6 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Counts, and one comparison of every column."""
         return (
             Encoding(int(self.widths().sum()), float(self.max_rows), sums(Quantity.COUNTS)),
             Encoding(len(self.categories), 1.0, of_any(Quantity.LEFT_OUT), comparison=True),

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from cipherdag.arrays import FloatVector
-from cipherdag.questions.question import Asking, Bundle, Question
+from cipherdag.questions.question import Asking, Bundle, Outcome, Question
 from cipherdag.questions.verdicts import VERDICT_VALUES
 
-Outcome = TypeVar("Outcome")
 Other = TypeVar("Other")
 
 

@@ -197,11 +197,8 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Weighted beliefs, weights, binary graph, and 1.
-
-        The softmax weights of Eq. 7 lie in [exp(-beta), 1] after the common offset; the grid is
-        fine enough that their smallest sum keeps a relative error below 2**-40.
-        """
+        # the softmax weights of Eq. 7 lie in [exp(-beta), 1] after the common offset; their
+        # smallest sum keeps a relative error below 2**-40
         bound = 1.0 if self.reference == "paper" else LOGIT_BOUND
         weight, bits = 1.0, WEIGHT_BITS
         naive = self.aggregation == "naive"

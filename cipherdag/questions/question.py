@@ -290,7 +290,6 @@ def tag_of(kind: type[Question]) -> str:
 def question_kinds() -> dict[str, type[Question]]:
     """All kinds of questions by tag: the subclasses of `Question` in every module of this room.
 
-    A bundle is no kind of its own.
     A bundle is no kind of its own. TypeError where a kind does not say what it discloses, or two
     have one tag.
     """

@@ -130,7 +130,6 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
         return (_exceeds(self.threshold_array(), self.discloses),)
 
     def threshold_array(self) -> IndexArray:
-        """Thresholds, shape (F, m)."""
         return _thresholds(self.thresholds, len(self.family_list()))
 
 

@@ -59,7 +59,6 @@ class SeparatorSearch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def n_groups(self) -> int:
-        """Number of pairs."""
         return len(self.pairs) // 16
 
     @property
@@ -280,12 +279,10 @@ class CandidateScores(_OfSearch, frozen=True, tag="scores"):
 
     @property
     def needs_count(self) -> bool:
-        """Means are of the sites that have the test; every site votes."""
         return self.score == "mean"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """``vote``: one vote each; ``mean``: all n p on a 2**-20 grid, then all n."""
         if self.score == "vote":
             return (Encoding(self.count, 1.0, sums(Quantity.VOTES)),)
         rows = float(self.max_rows)

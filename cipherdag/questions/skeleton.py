@@ -53,7 +53,6 @@ class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def n_edges(self) -> int:
-        """Number of edges."""
         return int.from_bytes(self.upper, "big").bit_count()
 
 
@@ -97,12 +96,10 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
 
     @property
     def needs_count(self) -> bool:
-        """Whether contributors are counted: where sites abstain."""
         return self.abstain
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One vote in {0, 1} per edge; with ``abstain`` also whether the site casts it."""
         length = self.skeleton.n_edges
         votes, able = (
             Encoding(length, 1.0, sums(said)) for said in (Quantity.VOTES, Quantity.SITES)

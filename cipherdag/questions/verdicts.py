@@ -46,7 +46,6 @@ class Verdicts(Question, frozen=True):
 
     @property
     def n_verdicts(self) -> int:
-        """How many bits are opened."""
         raise NotImplementedError
 
     @property

@@ -24,7 +24,8 @@ from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import Envelope, Share, read_envelope
 from cipherdag.results.folder import verify_folder
-from cipherdag.sites.answers.belief_answers import table_beliefs
+from cipherdag.sites.answers.belief_answers import local_beliefs
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -280,7 +281,7 @@ def test_a_site_whose_schema_names_no_interventions_does_not_train():
     table = replace(dealt("none").sites[0].table, interventions=None)
     question = next(FedCD(**SMALL).ask(Facts(3, 3)))
     with pytest.raises(SchemaError, match="no column names interventions"):
-        table_beliefs(table, min_cell_size=1, device="cpu")(question)
+        local_beliefs(question, SiteView.of_table(table, min_cell_size=1, device="cpu"))
 
 
 def test_a_site_without_observational_rows_is_not_ready():
@@ -293,7 +294,7 @@ def test_a_site_without_observational_rows_is_not_ready():
     assert refused.type.__name__ in (TooFewRowsError.__name__, SiteUnreachableError.__name__)
     question = next(FedCD(**SMALL).ask(Facts(3, 3)))
     with pytest.raises(TooFewRowsError, match="observational"):
-        table_beliefs(only, min_cell_size=1, device="cpu")(question)
+        local_beliefs(question, SiteView.of_table(only, min_cell_size=1, device="cpu"))
 
 
 # -- commands ---------------------------------------------------------------------------------

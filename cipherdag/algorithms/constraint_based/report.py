@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair, TestsOutcome
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of

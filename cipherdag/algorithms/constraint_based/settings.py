@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
-from cipherdag.algorithms.constraint_based.pair_tests import TestsOutcome
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
@@ -44,7 +44,7 @@ from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import MAX_REPLICATES, Asking, Resampled
+from cipherdag.questions.question import MAX_REPLICATES, Asking, Outcome, Resampled
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.site_differences import SiteDifferences
@@ -56,7 +56,6 @@ ENDS_WITHOUT_MIDDLE = (
     "measured beside the ends"
 )
 
-Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
 Tested = TypeVar("Tested", bound=TestsOutcome)
 Learnt = TypeVar("Learnt", LearntGraph, LearntPAG)
@@ -172,6 +171,10 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     def used(self, conclusion: Learnt, columns: ColumnTypes | None) -> dict[str, Any]:
         """With the rule for colliders that was used."""
         return ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule}
+
+    def evidence_settings(self, facts: Facts) -> EvidenceSettings:
+        """How the tests of a run are done."""
+        return evidence_settings(facts, self.test_spec, self.max_rows)
 
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         """The candidate separating sets of all unshielded pairs of a skeleton."""

@@ -66,12 +66,7 @@ class Spreads:
 
     @classmethod
     def of(cls, question: ColumnSums, sums: FloatVector) -> Spreads:
-        """Means and deviations from sums.
-
-        Raises:
-            AggregateRangeError: A column has more values than there are rows, or less spread than
-                none.
-        """
+        """Means and deviations from sums; AggregateRangeError where these are not possible."""
         label = question.label
         rows, first, second, flags, used = segments(question.encodings, sums)
         require_possible(label, "more values than rows", holds=(used <= rows[0]).all())

@@ -3,7 +3,7 @@
 In every round each site trains a local causal discovery method that starts from the last aggregated
 belief; the beliefs are averaged, weighted by rows (naive) or by how close the site's interventions
 are to each edge (proximity). The softmax average is the ratio of two sums over sites, so nobody but
-a site knows what it intervened on. The sites' half is ``sites.beliefs``.
+a site knows what it intervened on. The sites' half is `sites.compute.beliefs`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 FedCFL learns every label's parents and children, FedCFR retrieves features that a correlated label
 had hidden, FedCFC drops features that do not have the label among their own parents and children.
 All of it runs on weighted p-values and strengths of (x, y, S) triplets, which are sums over the
-sites; the sites' half is ``sites.compute.weighted``.
+sites; the sites' half is `sites.answers.ci_test_answers`.
 """
 
 from __future__ import annotations
@@ -96,13 +96,9 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     """FedCMFS's parameters besides those of `ConstraintBased`; `ask` is the algorithm.
 
     Attributes:
-        alpha: Significance level of every test: dependent iff the p-value over all sites is
-            smaller.
-        reveal: What everybody learns of a test: ``bits``: whether a test says dependent, and which
-            of two candidates is stronger, computed by secure multiparty computation
-            (``docs/explanation/bits.md``); ``sums``: the sums over the sites that the evidence
-            needs. ``bits`` needs evidence ``weighted_p`` or ``fisher``; ``auto`` is ``bits`` with
-            these, else ``sums``.
+        reveal: What everybody learns of a test: as in `ConstraintBased`; with ``bits`` also which
+            of two candidates is stronger. ``bits`` needs evidence ``weighted_p`` or ``fisher``;
+            ``auto`` is ``bits`` with these, else ``sums``.
         evidence: How the sites' tests are combined: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``fisher``: one test from summed log p-values
             (`cipherdag.algorithms.evidence`), of which many small sites lose less; ``stratified``:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -22,11 +21,9 @@ from cipherdag.questions.combined_evidence import (
 )
 from cipherdag.questions.encodings import by_owner, pack_blocks, segments
 from cipherdag.questions.gather import gather, map_questions
-from cipherdag.questions.question import Asking, Question
+from cipherdag.questions.question import Asking, Outcome, Question
 from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, keys_of_tests, rows_of_keys
-
-Outcome = TypeVar("Outcome")
 
 SLICE = 2_000_000
 N_SUMS = 3  # n p, n r, n

@@ -19,7 +19,6 @@ from cipherdag.algorithms.constraint_based.report import removed_untested, repor
 from cipherdag.algorithms.constraint_based.settings import (
     GraphFromTests,
     compare_sites_meanwhile,
-    evidence_settings,
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
@@ -142,7 +141,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or with ``rfci``
         those of `stable_skeleton` and of `RFCI.orient`.
         """
-        settings = evidence_settings(facts, self.test_spec, self.max_rows)
+        settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
         compared = not (self.closed or resampled or facts.visits > 1)
         columns = source.kinds if compared else None

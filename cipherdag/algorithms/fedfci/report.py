@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.constraint_based.pair_tests import Pair, TestsOutcome
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.constraint_based.report import (
     NEVER_TOGETHER,
     P_VALUE,

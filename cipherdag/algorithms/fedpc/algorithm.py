@@ -3,7 +3,7 @@
 By default PC-stable runs on the evidence of all sites (`cipherdag.algorithms.evidence`). With the
 paper's votes FedSkele decides on every edge layer by layer, and FedOrien asks for separating sets
 of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half of the votes is
-``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
+`stable_layer` and `best_separators` of `cipherdag.sites.compute.ci_tests.searches`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from cipherdag.algorithms.constraint_based.settings import (
     ENDS_WITHOUT_MIDDLE,
     GraphFromTests,
     compare_sites_meanwhile,
-    evidence_settings,
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
@@ -82,13 +81,9 @@ class Voting:
     """How votes decide, and sets are chosen; the usual way is that of this package.
 
     Attributes:
-        reference: Whether to follow the paper or its original program where they differ, both of
-            which let a site that cannot test an edge keep it; with ``auto`` it abstains. ``paper``:
-            order-independent layers, strictly more than `vote_share` of the sites, candidates
-            from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
-            least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
-            means a collider, and the DAG is made by its own rule, which may leave cycles
-            (`fedpc.voting`).
+        reference: Whether to follow the paper or its original program where they differ, as
+            `fedpc.voting.Reference` lists; both of them let a site that cannot test an edge keep
+            it, and with ``auto`` it abstains.
         vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
             edge that too few sites can test stays.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
@@ -230,7 +225,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         """
         if self.decided_by == "vote":
             return (yield from self._learn_by_votes(facts, constraints))
-        settings = evidence_settings(facts, self.test_spec, self.max_rows)
+        settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
         compared = not (self.closed or resampled or facts.visits > 1)
         outcome, differences = yield from compare_sites_meanwhile(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from cipherdag.algorithms.constraint_based.colliders import JudgedTriples
-from cipherdag.algorithms.constraint_based.pair_tests import Pair, TestsOutcome
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (

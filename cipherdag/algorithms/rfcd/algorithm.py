@@ -2,7 +2,7 @@
 
 Every site learns its own graph; the coordinator then searches for the graph that no site finds much
 worse than its own (Eq. 1 and 2, Algorithm 1). In the paper the sites send their regrets; here the
-coordinator learns the largest one only. The sites' half is ``sites.regrets``.
+coordinator learns the largest one only. The sites' half is `sites.answers.regret_answers`.
 """
 
 from __future__ import annotations

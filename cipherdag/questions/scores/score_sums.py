@@ -124,7 +124,6 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
 
     @property
     def n_tests(self) -> int:
-        """Number of triplets, B."""
         return sum(self.counts)
 
     def rows(self) -> list[IndexArray]:

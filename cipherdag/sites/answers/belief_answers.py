@@ -14,8 +14,6 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,63 +117,33 @@ def distance_weights(
 
 @answers(LocalBeliefs)
 def local_beliefs(question: LocalBeliefs, view: SiteView) -> FloatVector:
-    return view.remember("beliefs", question, lambda: _learner(view)(question))
+    return view.remember("beliefs", question, lambda: _trained(question, view))
 
 
-def _learner(view: SiteView) -> Callable[[LocalBeliefs], FloatVector]:
+def _trained(question: LocalBeliefs, view: SiteView) -> FloatVector:
+    """The answer of a method that was trained on the site's rows, whole and enough of them."""
     if view.learn is not None:
-        return view.learn
+        return view.learn(question)
     if view.experiments is None:
         raise MalformedMessageError("this site does not train on its rows")
-    table = view.experiments
-    return view.remember(
-        "learner",
-        None,
-        lambda: table_beliefs(
-            table,
-            min_cell_size=view.min_cell_size,
-            device=view.device_name,
-            spend=view.spend,
-            keyed=view.keyed,
-        ),
-    )
+    table, least = view.experiments, view.min_cell_size
+    view.spend(question.training_steps)
+    regimes = view.remember("regimes", None, lambda: _regimes(table, view.device_name, least))
+    learnt = learn(question, regimes, site_generator(question, table, view.keyed))
+    return weighted_answer(question, learnt, regimes.counts().numpy(), table.rows, least=least)
 
 
-def table_beliefs(
-    table: SiteTable,
-    *,
-    min_cell_size: int,
-    device: str = "auto",
-    spend: Callable[[int], None] | None = None,
-    keyed: Keyed = unkeyed,
-) -> Callable[[LocalBeliefs], FloatVector]:
-    """Trains local methods on one site's table; `LocalBeliefs.encodings` lays answers out.
+def _regimes(table: SiteTable, device: str, least: int) -> Regimes:
+    """The rows by experiment; those of fewer rows than ``least`` take no part."""
+    from cipherdag.sites.compute.beliefs.regimes import Regimes
 
-    Where ``min_cell_size`` is more than 1, experiments of fewer rows take no part, and weights are
-    coarse. Asked, it raises TooFewRowsError where too few observational rows are whole, and
-    SchemaError where no column names interventions.
-    """
-
-    @cache
-    def regimes() -> Regimes:
-        from cipherdag.sites.compute.beliefs.regimes import Regimes
-
-        marks, where = table.interventions, resolve_device(device)
-        if marks is None:
-            raise no_interventions(
-                "no column names interventions: without one no direction can be told"
-            )
-        cells, levels = table.numbers(), table.cardinalities
-        return Regimes.of(cells, levels, marks, device=where, least=min_cell_size)
-
-    def answer(question: LocalBeliefs) -> FloatVector:
-        if spend is not None:
-            spend(question.training_steps)
-        learnt = learn(question, regimes(), site_generator(question, table, keyed))
-        counts = regimes().counts().numpy()
-        return weighted_answer(question, learnt, counts, table.rows, least=min_cell_size)
-
-    return answer
+    marks, where = table.interventions, resolve_device(device)
+    if marks is None:
+        raise no_interventions(
+            "no column names interventions: without one no direction can be told"
+        )
+    cells, levels = table.numbers(), table.cardinalities
+    return Regimes.of(cells, levels, marks, device=where, least=least)
 
 
 def no_interventions(message: str) -> SchemaError:

@@ -1,4 +1,4 @@
-"""A message that came in at a site, and every reason to refuse it before anything is computed.
+"""A message that came in at a site, every reason to refuse it before anything is computed, replies.
 
 `open_message` opens it once and never raises. `Admission` says what is wrong with it where its turn
 comes among the other reasons, in this order; until then nobody gets a request out of it:
@@ -25,34 +25,47 @@ Only a site with a folder makes the checks marked so. Whom a cohort may name is 
 anything is computed from the plan. What may be asked in a round is checked by `rounds`.
 
 Leaks:
-    In the set-up the first reason that applies; in a round, that there is one.
+    A refusal names in the set-up the first reason that applies; in a round it is always the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cipherdag.errors import (
+    CipherdagError,
     CohortError,
     DifferencingError,
     MalformedMessageError,
+    OutputError,
     PolicyRefusedError,
     PrivacyError,
+    RefusedError,
     ReplayError,
     SessionLostError,
     SignatureError,
 )
 from cipherdag.privacy.wire import Body, decode
 from cipherdag.protocol import messages
-from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS, RoundRequest
+from cipherdag.protocol.messages import (
+    AWAITS,
+    OTHER_SITES,
+    REPLIES,
+    REQUESTS,
+    Refusal,
+    RoundRequest,
+)
 from cipherdag.protocol.plan import SESSION_BYTES, Plan, check_group_sizes
-from cipherdag.protocol.states import State, check_phase, check_turn
+from cipherdag.protocol.set_up_messages import Ready
+from cipherdag.protocol.states import SET_UP, State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
+from cipherdag.sites.record.ledger import REPLY_KINDS, Ledger
 from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
 from cipherdag.sites.session.handshake import SetUp, SiteProfile
 from cipherdag.sites.session.rounds import Rounds
@@ -265,3 +278,66 @@ def check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
             raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
         if pinned[member.name] != member.identity:
             raise SignatureError(f"the identity of '{member.name}' is not the pinned one")
+
+
+log = logging.getLogger("cipherdag.site")
+
+
+def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
+    """A refusal: with its reason in the set-up; in a round the same, whatever the reason."""
+    if operation not in REPLIES or operation in SET_UP:
+        return Refusal(error=error.__name__, message=text)
+    return Refusal(error=RefusedError.__name__, message="")
+
+
+def recorded(
+    ledger: Ledger,
+    reply: bytes,
+    message: Incoming,
+    session: SiteSession,
+    *,
+    kind: str = "",
+    ready: Ready | None = None,
+) -> bytes:
+    """The reply, once it stands in the ledger; nothing where it cannot stand there.
+
+    ``kind`` is what the reply is, if not the answer: ``refusal`` or ``repeat``. ``ready`` is the
+    reply that ends the set-up: it shows positions of labels and relations.
+    """
+    plan = message.content if isinstance(message.content, Plan) else session.plan
+    round_ = session.rounds.current if session.rounds is not None else None
+    if message.operation not in REPLIES or message.operation in SET_UP:
+        round_ = None
+    record = session.rounds.record if session.rounds is not None else None
+    closing = record is not None and not kind and message.operation == "finish"
+    answered = not kind and round_ is not None and message.operation in ("ask", "open")
+    values, shown = (0, "") if kind or ready is None else _shown(ready)
+    if not kind and round_ is not None and message.operation == "ask":
+        kind = round_.question.kind
+    digest = round_.declared.digest if round_ is not None else b""
+    try:
+        ledger.append(
+            kind=kind or REPLY_KINDS[message.operation] + shown,
+            content=reply,
+            session=message.session,
+            algorithm=plan.algorithm if plan is not None else "",
+            protection=plan.protection if plan is not None else "",
+            round_number=round_.ask.number if round_ is not None else 0,
+            values=round_.declared.length if round_ is not None and answered else values,
+            sites=len(round_.declared.sites) if round_ is not None else 0,
+            digest=record.digest if record is not None and closing else digest,
+            question=round_.question.label if round_ is not None and answered else "",
+        )
+    except OutputError as error:
+        log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough
+        return b""
+    return reply
+
+
+def _shown(ready: Ready) -> tuple[int, str]:
+    """How many values the last reply of a set-up shows, and their kinds as the ledger has them."""
+    parts = (
+        ("+label-positions", len(ready.labels)),
+        ("+relations", sum(len(each.columns) for each in ready.relations)),
+    )
+    return 1 + sum(n for _, n in parts), "".join(kind for kind, n in parts if n)

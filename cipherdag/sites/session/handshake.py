@@ -146,9 +146,8 @@ class SetUp:
     def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
         """The offers of all sites, and their digest.
 
-        Raises:
-            KeyAgreementError: One is missing, doubled, swapped, without rows, or for another plan.
-            SignatureError: An offer is not signed by the pinned identity.
+        KeyAgreementError where one is missing, doubled, swapped, without rows, or for another plan,
+        SignatureError where one is not signed by the pinned identity.
         """
         opened, transcript = self._opened(envelopes, Offer, self.plan.digest)
         if any(offer.plan_digest != self.plan.digest for offer in opened):

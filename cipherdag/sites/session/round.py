@@ -206,7 +206,6 @@ class FoundBits:
         """Record bits that were signed by this site, or by both computing parties.
 
         Bits that differ from earlier ones are recorded, too: more tries would show which ones do.
-
         ForgedSumError where a bit differs from an earlier one; nothing leaves, now or in later
         runs. OutputError where the file cannot be written; then nothing may leave.
         """

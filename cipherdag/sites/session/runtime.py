@@ -73,10 +73,11 @@ from cipherdag.sites.session.admission import (
     Incoming,
     SiteSession,
     open_message,
+    recorded,
+    refusal,
 )
 from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.replies import description, recorded, refusal
 from cipherdag.sites.session.round import Coverage, FoundBits
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
@@ -187,7 +188,7 @@ class SiteRuntime:
         held = self._current
         if self.repeats(message):
             _, reply = held.repeats[message.operation]
-            return recorded(self.ledger, reply, description(message, held, kind=REPEAT))
+            return recorded(self.ledger, reply, message, held, kind=REPEAT)
         try:
             body = self._answered(message)
         except PrivacyError as error:
@@ -201,7 +202,7 @@ class SiteRuntime:
             return self._refusal(message, SiteComputationError("it failed"), "")
         reply = self._envelope(message.session, REPLIES[message.operation], body)
         ready = body if isinstance(body, Ready) else None
-        left = recorded(self.ledger, reply, description(message, held, ready=ready))
+        left = recorded(self.ledger, reply, message, held, ready=ready)
         if left:
             self._current.repeats[message.operation] = message.digest, left
         return left
@@ -226,7 +227,7 @@ class SiteRuntime:
         body = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", body)
         kind = WAITS if text in WAITING else REFUSAL
-        return recorded(self.ledger, reply, description(message, self._current, kind=kind))
+        return recorded(self.ledger, reply, message, self._current, kind=kind)
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         key, name = self._profile.identity, self._profile.name

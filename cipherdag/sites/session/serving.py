@@ -57,9 +57,10 @@ from cipherdag.sites.session.admission import (
     Incoming,
     SiteSession,
     open_message,
+    recorded,
+    refusal,
 )
 from cipherdag.sites.session.handshake import SiteProfile
-from cipherdag.sites.session.replies import description, recorded, refusal
 from cipherdag.sites.session.runtime import SiteRuntime
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
@@ -373,8 +374,7 @@ class RefusingSite:
         )
         if self.ledger is None:
             return reply
-        described = description(message, SiteSession(), kind=REFUSAL)
-        return recorded(self.ledger, reply, described)
+        return recorded(self.ledger, reply, message, SiteSession(), kind=REFUSAL)
 
     def refuse(self, message: Incoming, error: PrivacyError) -> bytes:
         """Refuse the message, whatever else is wrong with it."""

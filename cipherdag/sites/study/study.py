@@ -145,11 +145,9 @@ def new_request(identity: SigningIdentity, **about: Any) -> Request:
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request whose sender does not prove to hold its key.
+    """Refuse a request whose sender does not prove to hold its key (SignatureError).
 
-    Raises:
-        SignatureError: The proof is missing or not by the key in the request.
-        ParameterError: A name or a version cannot be used.
+    ParameterError where a name or a version cannot be used.
     """
     check_site_name(request.name)
     check_study_name(request.organisation)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from cipherdag.questions.local_beliefs import Training
-from cipherdag.sites.compute.beliefs.dcdi import (
+from cipherdag.sites.compute.beliefs.methods import (
     LARGEST_LOGIT,
     LAST_PENALTY,
     LEAST_PENALTY,
@@ -22,9 +22,9 @@ from cipherdag.sites.compute.beliefs.dcdi import (
     Penalty,
     cyclicity,
     drawn_masks,
+    learn_belief,
     networks_of_regimes,
 )
-from cipherdag.sites.compute.beliefs.methods import learn_belief
 from cipherdag.sites.compute.beliefs.regimes import FLOW, FLOW_LAYERS, FLOW_UNITS, NORMAL, Regimes
 from cipherdag.sites.compute.device import PROCESSOR
 

@@ -1,0 +1,56 @@
+"""The outcome that every search for a graph by tests over all sites has, by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
+from cipherdag.algorithms.evidence.site_differences import SiteDifference
+from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.edge_evidence import TestsOfEdge
+from cipherdag.graphs.knowledge import Constraints
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TestsOutcome:
+    """The part of an outcome that comes from tests over all sites; p variables.
+
+    Attributes:
+        layers: Edges left after each layer of tests, or of votes.
+        tests: How many distinct tests over all sites were done by each `Method`, by its value;
+            empty with votes.
+        ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
+            are colliders.
+        weakest: For every edge x < z that tests over all sites left, its test of largest p-value;
+            empty with votes.
+        decisive: For every edge x < z that tests could have removed, the number of these tests and
+            of those that were skipped; empty where that is not known.
+        differences: How clearly every variable differs in distribution between sites; those that
+            do also given their neighbours. Empty where sites were not compared.
+        bootstrap: In how many replicates every edge occurs, with which ends; None for none.
+        rows: Rows of all sites, where they were disclosed; else 0.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
+        constraints: The background knowledge; None for none.
+        untested: Edges that stand since no site measured both variables, shape (p, p); None where
+            all sites measured all.
+        removed_untested: Pairs that count as independent though too few sites could test them,
+            shape (p, p); None where there are none.
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    layers: tuple[int, ...] = ()
+    tests: Mapping[str, int] = field(default_factory=dict)
+    ambiguous: tuple[tuple[int, int, int], ...] = ()
+    weakest: Mapping[Pair, MaxPValueTest] = field(default_factory=dict)
+    decisive: Mapping[Pair, TestsOfEdge[int]] = field(repr=False, default_factory=dict)
+    differences: tuple[SiteDifference, ...] = ()
+    bootstrap: EdgeCounts | None = None
+    rows: int = 0
+    of_patients: Mapping[str, Any] = field(default_factory=dict)
+    constraints: Constraints | None = field(repr=False, default=None)
+    untested: BoolMatrix | None = field(repr=False, default=None)
+    removed_untested: BoolMatrix | None = field(repr=False, default=None)
