@@ -86,9 +86,7 @@ def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     text = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode("ascii")
     write_whole(path, text)
     return key
@@ -210,10 +208,7 @@ def check_certificate_request(request: Request) -> x509.CertificateSigningReques
         raise MalformedMessageError("the certificate request cannot be read") from None
     strong = isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
     names = {attribute.oid: attribute.value for attribute in asked.subject}
-    expected = {
-        NameOID.COMMON_NAME: request.name,
-        NameOID.ORGANIZATION_NAME: request.organisation,
-    }
+    expected = {NameOID.COMMON_NAME: request.name, NameOID.ORGANIZATION_NAME: request.organisation}
     if names != expected or len(asked.subject) != len(expected) or len(asked.extensions):
         raise SignatureError(
             "the certificate request is for another name or organisation than the request",

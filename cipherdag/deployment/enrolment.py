@@ -24,11 +24,7 @@ from cipherdag.deployment.certificates import (
     request_certificate,
 )
 from cipherdag.deployment.shared_folder import install_answer, public_keys
-from cipherdag.errors import (
-    ReplayError,
-    SignatureError,
-    SiteNotReadyError,
-)
+from cipherdag.errors import ReplayError, SignatureError, SiteNotReadyError
 from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
 from cipherdag.program.versions import package_versions, require_flare
 from cipherdag.protocol.durable_files import write_whole
@@ -104,11 +100,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     engine = settings.engine
     approval = read_file(path, Approval)
     study = check_approval(
-        approval,
-        site=settings.name,
-        identity=identity.public,
-        code=code,
-        study=settings.study,
+        approval, site=settings.name, identity=identity.public, code=code, study=settings.study
     )
     if study_code:
         _compare_studies(study, study_code)

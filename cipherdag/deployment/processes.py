@@ -120,10 +120,7 @@ def waiting_plans(
 
 
 def expiring(
-    certificate: Path | None,
-    clock: Callable[[], datetime] = utc_now,
-    *,
-    server: bool = False,
+    certificate: Path | None, clock: Callable[[], datetime] = utc_now, *, server: bool = False
 ) -> Iterator[list[str]]:
     """Yield at each step, once a day, a sentence on a certificate that soon expires, else nothing.
 
@@ -173,11 +170,7 @@ def _flare(
 
 
 def _folder(
-    site: SiteFolder,
-    study: Study,
-    handler: KeptSite,
-    announce: Announce,
-    up: contextlib.ExitStack,
+    site: SiteFolder, study: Study, handler: KeptSite, announce: Announce, up: contextlib.ExitStack
 ) -> tuple[FilesSite, SiteUnreachableError]:
     """What looks into the shared folder, and what to say if it ends by itself."""
     settings = site.settings()

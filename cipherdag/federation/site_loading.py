@@ -209,9 +209,7 @@ def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
     return {name: replace(table, schema=extended) for name, table in tables.items()}
 
 
-def without_constants(
-    tables: Mapping[str, SiteTable],
-) -> dict[str, SiteTable]:
+def without_constants(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
     """The tables without columns that vary at no site; columns constant at some sites are marked.
 
     Raises:

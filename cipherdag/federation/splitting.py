@@ -61,11 +61,7 @@ def split_patients(
 
 
 def split_regimes(
-    interventions: NDArray[np.bool_],
-    n_sites: int,
-    *,
-    vertical: bool,
-    rng: np.random.Generator,
+    interventions: NDArray[np.bool_], n_sites: int, *, vertical: bool, rng: np.random.Generator
 ) -> list[IndexArray]:
     """Divide observational and interventional rows over N sites, as Fed-CD's experiments do.
 

@@ -100,10 +100,7 @@ def quoted(names: list[str]) -> str:
 
 
 def edges_from_csv(
-    text: str,
-    *,
-    nodes: Sequence[str] | None = None,
-    marks: Sequence[str] = ("-->", "---"),
+    text: str, *, nodes: Sequence[str] | None = None, marks: Sequence[str] = ("-->", "---")
 ) -> list[tuple[str, str, str]]:
     """Edges of a CSV with the columns ``from,to,mark`` or, all directed, ``parent,child``.
 

@@ -280,8 +280,7 @@ def _not_installed(package: str) -> OutputError:
 def _dagitty_quoted(name: str) -> str:
     if name.endswith("\\"):
         raise OutputError(
-            f"dagitty cannot read the name '{name}', which ends in a backslash",
-            remedy=_RENAME,
+            f"dagitty cannot read the name '{name}', which ends in a backslash", remedy=_RENAME
         )
     if name in _DAGITTY_WORDS:
         raise OutputError(f"dagitty takes the name '{name}' for a setting", remedy=_RENAME)

@@ -79,10 +79,7 @@ class CausalGraph(MixedGraph):
 
     @classmethod
     def from_edges(
-        cls,
-        nodes: Iterable[str],
-        directed: Iterable[Pair] = (),
-        undirected: Iterable[Pair] = (),
+        cls, nodes: Iterable[str], directed: Iterable[Pair] = (), undirected: Iterable[Pair] = ()
     ) -> Self:
         """A graph from pairs of names.
 

@@ -243,10 +243,7 @@ def _framed(context: Any, body: bytes) -> bytes:
 def _parameters(context: Any) -> bytes:
     """A context without keys, as TenSEAL writes it."""
     return context.serialize(
-        save_public_key=False,
-        save_secret_key=False,
-        save_galois_keys=False,
-        save_relin_keys=False,
+        save_public_key=False, save_secret_key=False, save_galois_keys=False, save_relin_keys=False
     )
 
 

@@ -25,12 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, WordVector
-from cipherdag.errors import (
-    AggregateRangeError,
-    BoundExceededError,
-    ParameterError,
-    ShareError,
-)
+from cipherdag.errors import AggregateRangeError, BoundExceededError, ParameterError, ShareError
 from cipherdag.privacy.aggregation import Aggregate, Declaration, Segment
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, head_words
 from cipherdag.privacy.residues import (

@@ -34,10 +34,7 @@ log = logging.getLogger("cipherdag.site")
 
 
 def plan_facts(
-    plan: Plan,
-    n_variables: int,
-    labels: tuple[int, ...] = (),
-    determined: Determined = NOTHING,
+    plan: Plan, n_variables: int, labels: tuple[int, ...] = (), determined: Determined = NOTHING
 ) -> Facts:
     """What the program of a plan knows before its first question, wherever it runs.
 

@@ -37,9 +37,7 @@ class Replay(Generic[Outcome]):
     """
 
     def __init__(
-        self,
-        asking: Generator[Question, FloatVector, Outcome],
-        present: Presence | None = None,
+        self, asking: Generator[Question, FloatVector, Outcome], present: Presence | None = None
     ) -> None:
         self._asking = asking
         self._present = present

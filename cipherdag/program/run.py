@@ -68,11 +68,7 @@ def run_program(session: Session, replay: Replay[Outcome]) -> Outcome:
 
 
 def carry_out(
-    session: Session,
-    plan: Plan,
-    programs: Programs,
-    *,
-    opened: Callable[[], int] | None = None,
+    session: Session, plan: Plan, programs: Programs, *, opened: Callable[[], int] | None = None
 ) -> FinishedRun[Outcome]:
     """Open a session, carry its plan out, and close it.
 

@@ -24,12 +24,7 @@ from typing import Annotated, Any, Final, Self
 
 import msgspec
 
-from cipherdag.errors import (
-    CohortError,
-    KeyAgreementError,
-    MalformedMessageError,
-    ParameterError,
-)
+from cipherdag.errors import CohortError, KeyAgreementError, MalformedMessageError, ParameterError
 from cipherdag.pages.files import from_json
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS

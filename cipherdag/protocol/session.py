@@ -47,13 +47,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, SecureRound, agreed_result, check_share
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.progress import (
-    DropOut,
-    DropOuts,
-    RoundReport,
-    Watcher,
-    attributed_to_round,
-)
+from cipherdag.protocol.progress import DropOut, DropOuts, RoundReport, Watcher, attributed_to_round
 from cipherdag.protocol.secure_tests import context_of
 from cipherdag.protocol.set_up import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.states import IN_ROUNDS

@@ -21,15 +21,7 @@ from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.paths import Uncovered, discriminating, possibly_directed
 from cipherdag.graphs.dags import members, row_masks
-from cipherdag.graphs.endpoints import (
-    ARROW,
-    CIRCLE,
-    NONE,
-    TAIL,
-    Endpoints,
-    directed,
-    non_adjacent,
-)
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, directed, non_adjacent
 from cipherdag.graphs.orientation import Triple, compose
 
 DOUBTFUL = 4

@@ -149,12 +149,7 @@ def _looks(
     most = max([1.0, *(each.strength for each in evidence.values())])
     return {
         edge: _look(
-            edge,
-            graph,
-            evidence.get((edge.source, edge.target)),
-            row,
-            marked.get(edge, ""),
-            most,
+            edge, graph, evidence.get((edge.source, edge.target)), row, marked.get(edge, ""), most
         )
         for row, edge in enumerate(graph.edges, start=1)
     }

@@ -24,14 +24,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.graphs.dags import (
-    Dag,
-    mask_of,
-    members,
-    reachable,
-    turned,
-    walk_steps,
-)
+from cipherdag.graphs.dags import Dag, mask_of, members, reachable, turned, walk_steps
 from cipherdag.graphs.equivalence import Pattern, cliques, extension, pattern_of
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.knowledge import Constraints

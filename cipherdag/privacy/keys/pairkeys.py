@@ -18,10 +18,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.mlkem import (
-    MLKEM768PrivateKey,
-    MLKEM768PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from cipherdag.errors import KeyAgreementError, ProtectionError

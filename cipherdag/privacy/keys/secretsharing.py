@@ -35,11 +35,7 @@ _ORDER = np.uint64(PRIME)
 
 
 def split(
-    secret: bytes,
-    points: Sequence[int],
-    threshold: int,
-    *,
-    random_words: Draw = system_words,
+    secret: bytes, points: Sequence[int], threshold: int, *, random_words: Draw = system_words
 ) -> tuple[bytes, ...]:
     """Shares of a secret.
 

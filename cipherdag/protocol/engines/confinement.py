@@ -97,11 +97,7 @@ class _PathRule(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
 
 
-def confine(
-    protected: Iterable[Path],
-    *,
-    ports: tuple[int, ...] = (),
-) -> Confinement:
+def confine(protected: Iterable[Path], *, ports: tuple[int, ...] = ()) -> Confinement:
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
     Call it before the process has a second thread: Landlock binds the thread that asks, and those
@@ -149,11 +145,7 @@ def _readable() -> list[Path]:
     return [Path(path) for path in sorted(paths)]
 
 
-def _landlock(
-    readable: list[Path],
-    *,
-    ports: tuple[int, ...],
-) -> bool:
+def _landlock(readable: list[Path], *, ports: tuple[int, ...]) -> bool:
     """Whether the kernel took all other files away."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long

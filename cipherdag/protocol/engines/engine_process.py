@@ -92,8 +92,7 @@ class EngineProcess:
         except (EOFError, OSError, MalformedMessageError) as error:
             self.__exit__()
             raise SiteNotReadyError(
-                "the process that carries messages does not start",
-                remedy=f"Read {self._console}.",
+                "the process that carries messages does not start", remedy=f"Read {self._console}."
             ) from error
         self._serving = threading.Thread(
             target=serve, args=(self._connection, self._handler, self._record), daemon=True

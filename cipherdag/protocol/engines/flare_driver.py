@@ -156,10 +156,7 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
                 )
                 where = {"sock": tunnel, "server_hostname": host}
             reader, writer = await asyncio.open_connection(
-                **where,
-                limit=BUFFER_BYTES,
-                ssl=self.ssl_context,
-                ssl_handshake_timeout=HANDSHAKE_S,
+                **where, limit=BUFFER_BYTES, ssl=self.ssl_context, ssl_handshake_timeout=HANDSHAKE_S
             )
         except ssl.SSLCertVerificationError as error:
             self._peers.refused(SERVER_DATES if _by_dates(error) else OTHER_SERVER)

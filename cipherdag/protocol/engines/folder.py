@@ -27,12 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from cipherdag.errors import (
-    KeyAgreementError,
-    MalformedMessageError,
-    PrivacyError,
-    ReplayError,
-)
+from cipherdag.errors import KeyAgreementError, MalformedMessageError, PrivacyError, ReplayError
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import SEAL_BYTES, SealingKey, sealing_keys
