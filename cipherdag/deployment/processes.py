@@ -28,7 +28,7 @@ from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.program.versions import require_flare
 from cipherdag.protocol.answering import holder_of, shown_certificate, study_of
 from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
-from cipherdag.protocol.engines.files_site import FilesSite
+from cipherdag.protocol.engines.files import FilesSite
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import Approvals, how_to_decide

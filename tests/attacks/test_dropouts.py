@@ -40,8 +40,8 @@ from cipherdag.privacy.keys.sealing import seal
 from cipherdag.privacy.keys.secretsharing import SHARE_BYTES
 from cipherdag.privacy.keystream import apply_masks
 from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import UNPROTECTED
 from cipherdag.privacy.residues import WORD_MODULI
-from cipherdag.privacy.unprotected import UNPROTECTED
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.unprotected import UNPROTECTED
+from cipherdag.privacy.protection_kind import UNPROTECTED
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol import messages
 from cipherdag.protocol import plan as plans

@@ -25,10 +25,9 @@ import numpy as np
 from cipherdag.arrays import BoolVector, WordVector
 from cipherdag.errors import MalformedMessageError, SpentKeyError
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
 from cipherdag.privacy.mpc.sharing import CommonPart, HolderDraws, split_top
-from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values
+from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values, read_labels
 from cipherdag.privacy.secrecy import Secret
 
 _ONE = np.uint64(1)

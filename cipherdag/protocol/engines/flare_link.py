@@ -15,6 +15,8 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +31,27 @@ from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.answering import holder_of
 from cipherdag.protocol.engines.channel import Credentials
 from cipherdag.protocol.engines.flare_driver import LinkDriver, Peers, raise_limit_of_files
+
+TIMES = 3
+WITHIN_S = 60.0
+
+
+class Again:
+    """Counts what happens within a time.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._happened: deque[float] = deque(maxlen=TIMES)
+
+    def again(self) -> bool:
+        """Count one occurrence; whether it is at least the third within a minute."""
+        self._happened.append(self._clock())
+        return len(self._happened) == TIMES and self._clock() - self._happened[0] <= WITHIN_S
+
 
 CHANNEL = 7001
 """Number of our channel among FLARE's applications; its own have numbers below 10."""
