@@ -28,7 +28,6 @@ class LedgerRun:
         session: The session, in hexadecimal.
         began: Time of its first record.
         ended: Time of its last.
-        algorithm: Name of the algorithm.
         kind: How answers were protected.
         sites: Sizes of the cohorts that its sums covered, ascending.
         rounds: Number of its last round.

@@ -275,11 +275,7 @@ def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str 
 
 
 def certificates_of(chain: bytes, name: str) -> tuple[x509.Certificate, x509.Certificate]:
-    """The certificate of a site and that of its authority, unchecked.
-
-    Raises:
-        SignatureError: There are not these two.
-    """
+    """The certificate of a site and its authority's, unchecked; SignatureError without both."""
     try:
         if len(chain) > MAX_PEM_BYTES:
             raise ValueError  # noqa: TRY301 - as whatever is no chain

@@ -59,11 +59,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, path: Path) -> EngineRecord:
-        """Read the record of a file; an empty one if the file does not exist.
-
-        Raises:
-            SiteNotReadyError: It cannot be read.
-        """
+        """Read the record of a file, empty if there is none; or raise SiteNotReadyError."""
         if not path.exists():
             return cls()
         try:

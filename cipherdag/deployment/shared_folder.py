@@ -191,12 +191,7 @@ def _about(study: Study, site: str, public: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a private file.
-
-    Raises:
-        SiteNotReadyError: It cannot be read, or is not what was written.
-        PolicyRefusedError: Others can read it.
-    """
+    """A private file's content; SiteNotReadyError, or PolicyRefusedError if open to others."""
     try:
         mode, content = path.stat().st_mode, bytes.fromhex(path.read_text("ascii"))
     except (OSError, ValueError) as error:

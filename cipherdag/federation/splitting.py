@@ -51,11 +51,7 @@ def split_rows(
 def split_patients(
     patients: IndexArray, n_sites: int, *, rng: np.random.Generator
 ) -> list[IndexArray]:
-    """Divide rows over sites as `split_rows` divides patients, shape (n,): none is torn apart.
-
-    Raises:
-        ParameterError: There are too few patients.
-    """
+    """Divide rows as `split_rows` divides patients, shape (n,): none is torn apart."""
     parts = split_rows(int(patients.max()) + 1, n_sites, rng=rng)
     return [np.flatnonzero(np.isin(patients, part)) for part in parts]
 

@@ -77,11 +77,7 @@ def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
 
 
 def checked_names(nodes: Iterable[str], size: int) -> tuple[str, ...]:
-    """The names of a graph.
-
-    Raises:
-        GraphError: Another number of names, or one is repeated or cannot be written.
-    """
+    """A graph's names; GraphError at another number, a repetition, or one not to be written."""
     names = tuple(nodes)
     if len(names) != size:
         raise GraphError(f"{len(names)} names do not fit a matrix of shape {(size, size)}")

@@ -110,11 +110,7 @@ def to_pgmpy(graph: MixedGraph) -> Any:
 
 
 def to_causallearn(graph: MixedGraph) -> Any:
-    """A ``GeneralGraph`` of causal-learn, which holds every mark.
-
-    Raises:
-        OutputError: causal-learn is not installed.
-    """
+    """A ``GeneralGraph`` of causal-learn, which holds every mark; or an OutputError without it."""
     try:
         from causallearn.graph.Edge import Edge as Joined
         from causallearn.graph.Endpoint import Endpoint

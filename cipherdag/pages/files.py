@@ -94,11 +94,7 @@ def from_json(text: str | bytes, kind: Any = Any) -> Any:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """A value as a JSON text, which every reader of JSON accepts.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
+    """A value as a JSON text for every reader; raises ValueError at a number that is not finite."""
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 

@@ -46,11 +46,7 @@ def recorded(draws: list[bytes]) -> Iterator[None]:
 
 @contextmanager
 def repeated(draws: Sequence[bytes]) -> Iterator[None]:
-    """Draw again in this thread what was recorded.
-
-    Raises:
-        SessionLostError: More is drawn than was recorded.
-    """
+    """Draw again in this thread what was recorded; raises SessionLostError where that ends."""
     left = iter(draws)
 
     def repeat(_make: Make) -> bytes:

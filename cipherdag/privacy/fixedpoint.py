@@ -127,11 +127,7 @@ def _planes(content: bytes, layout: _Layout, moduli: Moduli) -> list[WordVector]
 
 
 def words_from_bytes(content: bytes, count: int) -> WordVector:
-    """Words of shape (count,) from 8 little-endian bytes each.
-
-    Raises:
-        ShareError: The length is another one.
-    """
+    """Words of shape (count,), 8 little-endian bytes each; raises ShareError at another length."""
     if len(content) != 8 * count:
         raise ShareError(f"cut short or too long: {len(content)} bytes instead of {8 * count}")
     return np.frombuffer(content, dtype="<u8").astype(np.uint64, copy=False)

@@ -116,7 +116,6 @@ class KeyBounds:
     """The degree of a sparse key graph, and bounds on the chances that it exposes or fails.
 
     Attributes:
-        n_sites: Sites of the cohort.
         colluders: Sites that may tell the coordinator everything.
         leaving: Sites that may leave in a run, the coordinator's choice: a sum covers the others.
         degree: Number of neighbours: sites that each shares a key with.

@@ -24,11 +24,7 @@ def encode(body: Body) -> bytes:
 
 
 def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyType:
-    """Decode strictly, without quoting any content in an error.
-
-    Raises:
-        MalformedMessageError: The bytes are no body of this kind, or more than ``most``.
-    """
+    """Decode strictly, or raise MalformedMessageError, which quotes no content."""
     if most is not None and len(body) > most:
         raise MalformedMessageError(f"the bytes are too many for a {kind.__name__}")
     try:

@@ -92,10 +92,6 @@ Programs = Callable[[Plan, Facts], Program]
 def installed_program(plan: Plan, facts: Facts) -> Program:
     """The algorithm of a plan, as this site has it.
 
-    Args:
-        plan: Names the algorithm and its parameters.
-        facts: What the session knows.
-
     Raises:
         ParameterError: The algorithm is not installed, a parameter is unknown or out of range, or
             sites lack variables that it needs.

@@ -22,21 +22,13 @@ OPEN = 0o644
 
 
 def write_whole(path: str | Path, content: str | bytes, *, mode: int = OWNER_ONLY) -> None:
-    """Write a file as `replace_file` does.
-
-    Raises:
-        OutputError: It cannot be written.
-    """
+    """Write a file as `replace_file` does; raises OutputError where it cannot be written."""
     with writing(path):
         replace_file(path, content, mode=mode)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that its owner alone may enter, and those above it that are missing.
-
-    Raises:
-        OutputError: It cannot be made.
-    """
+    """Make a folder for its owner alone, and those missing above it, or raise OutputError."""
     with writing(path):
         for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)

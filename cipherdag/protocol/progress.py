@@ -117,11 +117,7 @@ class DropOuts:
         )
 
     def require(self, present: Sequence[int], number: int, step: str) -> None:
-        """Refuse to go on with too few sites.
-
-        Raises:
-            SiteUnreachableError: They are fewer than a sum has to cover.
-        """
+        """Raise SiteUnreachableError where fewer sites are left than a sum has to cover."""
         fewest = self._plan.min_survivors
         if len(present) >= fewest:
             return

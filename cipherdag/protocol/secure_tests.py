@@ -31,11 +31,8 @@ MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes]) -> Context:
     """What a run's secure tests are bound to, and the bits that were found before.
 
-    Args:
-        plan: The plan.
-        transcript: Digest of all keys.
-        roles: Who has which role.
-        rows: Every site's digest of its rows; empty where one keeps none.
+    ``rows`` are every site's digest of its rows, empty where one keeps none; ``transcript`` is the
+    digest of all keys.
     """
     about = digest(b"rows", plan.cohort_digest, *rows) if all(rows) else b""
     run = digest(b"run", plan.digest, transcript)
@@ -65,12 +62,7 @@ def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class SecureTests:
-    """A site's part in the secure tests of a run.
-
-    Attributes:
-        context: What they are bound to.
-        party: This site, with its keys.
-    """
+    """A site's part in the secure tests of a run: what they are bound to, and its keys."""
 
     context: Context
     party: Party = field(repr=False)
@@ -78,11 +70,7 @@ class SecureTests:
     def verdicts(
         self, previous: bytes, batch: Batch, read: ReadVerdicts
     ) -> tuple[bytes, FloatVector]:
-        """Checks the verdicts that the coordinator relays, and reads them by ``read``.
-
-        Raises:
-            MalformedMessageError, ForgedSumError, ReplayError: As `Party.accept`.
-        """
+        """Read by ``read`` the verdicts that the coordinator relays; raises as `Party.accept`."""
         opened = unpack(previous, most_bytes(batch, Verdicts), exactly=False)
         identities = self.context.identities
         return opened, self.party.accept(opened, batch, identities, read).astype(np.float64)

@@ -80,11 +80,7 @@ class ServedFolder:
             folders[:] = (name for name in folders if name not in CLOSED)
 
     def check_file(self, path: Path) -> None:
-        """See that a file which a setting names lies below the folder, and behind no link.
-
-        Raises:
-            ParameterError: It does not.
-        """
+        """Raise ParameterError unless a setting's file lies below the folder and behind no link."""
         if os.path.lexists(path):
             self._inside(os.path.relpath(path, self.root))
             self._check_entry(path)
@@ -101,11 +97,7 @@ class ServedFolder:
         return short.encode("utf-8", "replace").decode()
 
     def folders(self, folder: Path) -> list[Path]:
-        """The folders in one, by name, without links and without those that a dot hides.
-
-        Raises:
-            OSError: This user may not list it.
-        """
+        """The folders in one, by name, without links and hidden ones; or an OSError."""
         with os.scandir(folder) as entries:
             names = [
                 entry.name

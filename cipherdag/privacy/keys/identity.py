@@ -99,11 +99,7 @@ class SigningIdentity(Secret):
         return cls(key)
 
     def save(self, path: Path) -> None:
-        """Write the private key (PEM, PKCS #8) to a new file that only its owner may read.
-
-        Raises:
-            OutputError: The file exists, or cannot be written.
-        """
+        """Write the private key (PEM, PKCS #8) to a new file of its owner's, or an OutputError."""
         content = self._key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -133,11 +129,7 @@ class SigningIdentity(Secret):
 
 
 def verify(public: bytes, signature: bytes, domain: bytes, *parts: bytes) -> None:
-    """Check a signature of `SigningIdentity.sign`.
-
-    Raises:
-        SignatureError: It was not made by this key over this domain and these parts.
-    """
+    """Check a signature of `SigningIdentity.sign`; raises SignatureError where anything differs."""
     try:
         key = Ed25519PublicKey.from_public_bytes(public)
         key.verify(signature, transcript(domain, *parts))

@@ -54,12 +54,7 @@ class SealingKey(Secret):
         return nonce + self._cipher.encrypt(nonce, plaintext, associated)
 
     def unseal(self, sealed: bytes, associated: bytes) -> bytes:
-        """Undo `seal`.
-
-        Raises:
-            KeyAgreementError: It was altered, cut short, or sealed under another key, purpose or
-                associated text.
-        """
+        """Undo `seal`; raises KeyAgreementError if text, key, purpose or ``associated`` differ."""
         nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, ciphertext, associated)

@@ -88,12 +88,7 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
 
 
 def check_words(values: IntegerVector, predicates: Predicates) -> None:
-    """Refuse a site's vector that does not fit what is asked of the sums.
-
-    Raises:
-        ParameterError: There is not one whole number for every word.
-        BoundExceededError: A number is beyond what the sum over all sites may reach.
-    """
+    """Refuse a site's vector that does not fit what is asked of sums, as `split_vector` does."""
     if values.dtype != np.int64 or values.shape != predicates.lowest.shape:
         raise ParameterError("a site's vector has one whole number for every word of the batch")
     if (values < predicates.lowest).any() or (values > predicates.highest).any():

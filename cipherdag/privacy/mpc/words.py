@@ -63,11 +63,7 @@ class WordPacking:
         return reduced.view(np.uint8)[self._used].tobytes()
 
     def unpack(self, packed: bytes) -> WordVector:
-        """Undo `pack`.
-
-        Raises:
-            MalformedMessageError: There are more or fewer words, or one is not reduced.
-        """
+        """Undo `pack`; MalformedMessageError at a wrong number of words, or one not reduced."""
         if len(packed) != self.n_bytes:
             raise MalformedMessageError("words of secure tests are cut short or too long")
         content = np.zeros(self._low.size * WORD_BYTES, dtype=np.uint8)

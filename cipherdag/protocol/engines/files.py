@@ -59,7 +59,6 @@ class FilesEngine:
     Args:
         share: The folder with one folder for every site.
         keys: The key that the coordinator shares with each site, by the site's name.
-        study: Name of the study.
         numbers: A file of the coordinator's own with the last number that was used.
     """
 
@@ -185,8 +184,6 @@ class FilesSite:
         folder: The site's folder in the share.
         handler: Operation and message in, reply out; called by one thread.
         key: The key that the site shares with the coordinator.
-        study: Name of the study.
-        site: Name of the site.
         operations: The operations that the site knows; every other one is refused unread.
         numbers: A file of the site's own with the last number that was answered.
         record: Hears what a person at the site should know of.

@@ -37,11 +37,7 @@ WITHIN_S = 60.0
 
 
 class Again:
-    """Counts what happens within a time.
-
-    Args:
-        clock: Seconds.
-    """
+    """Counts what happens within a time; ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -58,7 +58,6 @@ class Relay:
         folder: The coordinator's folder; runs find the local socket through it.
         host: Host name of the server's certificate.
         port: Its one port; 0 takes a free one, see `port`.
-        credentials: Of the server.
         admitted: Names of the sites that may connect now; asked again whenever one connects.
 
     Raises:

@@ -73,8 +73,6 @@ class DirectionKey(Secret):
     Args:
         pair_key: Shared by coordinator and site.
         direction: `TO_SITE` or `TO_COORDINATOR`.
-        study: Name of the study.
-        site: Name of the site.
     """
 
     __slots__ = ("_about", "_nonces", "_seal")
@@ -99,11 +97,7 @@ class DirectionKey(Secret):
         return self._seal.seal(content, bound_to, nonce)
 
     def unseal(self, number: int, sealed: bytes) -> bytes:
-        """Undo `seal`.
-
-        Raises:
-            KeyAgreementError: It was altered, or sealed for another end, number, study or site.
-        """
+        """Undo `seal`; raises KeyAgreementError where it was altered or is meant for elsewhere."""
         return self._seal.unseal(sealed, transcript(self._about, number.to_bytes(8, "big")))
 
 
@@ -115,11 +109,7 @@ class Sender:
     key: DirectionKey
 
     def send(self, number: int, content: bytes) -> None:
-        """Put a message there, whole and on the disk, and take away the one before.
-
-        Raises:
-            OSError: The folder is not there, or not to be written into.
-        """
+        """Put a message there, whole and on the disk, in place of the one before; or an OSError."""
         sealed = self.key.seal(number, content)
         name = f"{number:013}-{len(sealed)}-{hashlib.sha256(sealed).hexdigest()}.sealed"
         temporary = f"{_SENDING}-{name}"
@@ -145,8 +135,6 @@ class Receiver:
     """Reads what the other end writes into one folder.
 
     Args:
-        folder: The folder.
-        key: The key of this direction.
         refused: Gets a fixed sentence about what is refused, once, and the file's name.
         stale_s: Seconds after which a file that is not complete and does not change is refused.
     """
@@ -169,11 +157,7 @@ class Receiver:
         self._leftovers = True  # what an earlier process has received may still lie there
 
     def next(self, after: int) -> tuple[int, bytes] | None:
-        """The number and content of the first message after a number; None if none is there.
-
-        Raises:
-            OSError: The folder is not there, or not to be read.
-        """
+        """Number and content of the first message after a number; None without one; or OSError."""
         with _opened(self._folder) as where, os.scandir(where) as entries:
             looked_at = islice(entries, MOST_FILES + 1)
             stamps = {each.name: stamp for each in looked_at if (stamp := _stamp(each))}
@@ -258,11 +242,7 @@ class _Said:
 
 
 def _said_by(name: str, stamp: Stamp) -> _Said:
-    """What a name says.
-
-    Raises:
-        MalformedMessageError: The name is no message's, or the file cannot become what it says.
-    """
+    """What a name says; raises MalformedMessageError where no file can become that."""
     parts = _NAME.fullmatch(name)
     if parts is None:
         raise MalformedMessageError(ODD_NAME)
