@@ -193,10 +193,8 @@ def _pem(certificate: Certificate) -> str:
 def check_certificate_request(request: Request) -> x509.CertificateSigningRequest:
     """A request for a certificate of just this site.
 
-    Raises:
-        MalformedMessageError: It cannot be read.
-        SignatureError: It is for another name, asks for more than a name, is not signed by its
-            key, or its key is not on the curve P-256.
+    Raises MalformedMessageError where it cannot be read, and SignatureError where it is for another
+    name, asks for more than a name, is not signed by its key, or its key is not on the curve P-256.
     """
     if len(request.certificate_request) > MAX_PEM_BYTES:
         raise MalformedMessageError("the certificate request is longer than one can be")
@@ -228,10 +226,8 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
     """Refuse a certificate that is another site's, or of another root.
 
     The chain is the site's certificate and the authority's, PEM; the root a fingerprint,
-    hexadecimal; the key the one that the site asked a certificate for.
-
-    Raises:
-        SignatureError: The certificate is for another name or key, or of another root.
+    hexadecimal; the key the one that the site asked a certificate for. Raises SignatureError where
+    the certificate is for another name or key, or of another root.
     """
     certificate, authority = certificates_of(chain, name)
     if not same_fingerprint(authority.fingerprint(hashes.SHA256()).hex(), root):
@@ -250,10 +246,8 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
 def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str = "") -> None:
     """Refuse a certificate that is not valid at a time, which one of two clocks may get wrong.
 
-    It is a site's certificate; for the server's a ``remedy`` is given.
-
-    Raises:
-        SiteNotReadyError: It is not valid yet, or not any more.
+    It is a site's certificate; for the server's a ``remedy`` is given. Raises SiteNotReadyError
+    where it is not valid yet, or not any more.
     """
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < begins:

@@ -104,10 +104,8 @@ def _now() -> str:
 def engine_address(site: SiteFolder, study: Study | None) -> Address:
     """Whom the process connects to, with which certificate, and what it must not open.
 
-    Without a study the process is only tried, and connects to nobody.
-
-    Raises:
-        SiteNotReadyError: The site has no certificate, or one that is not valid now.
+    Without a study the process is only tried, and connects to nobody. Raises SiteNotReadyError
+    where the site has no certificate, or one that is not valid now.
     """
     settings = site.settings()
     protected = tuple(str(path) for path in site.protected(settings))

@@ -60,10 +60,8 @@ class Activation:
 def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, Request]:
     """Write the request of a site; its keys are made on the first call and kept.
 
-    It is ``NAME.request`` in the folder by default.
-
-    Raises:
-        SiteNotReadyError: The settings are not valid, or FLARE is needed and not installed.
+    It is ``NAME.request`` in the folder by default. Raises SiteNotReadyError where the settings are
+    not valid, or FLARE is needed and not installed.
     """
     settings = site.settings()
     request = new_request(
@@ -129,10 +127,7 @@ def code_of_renewal(site: SiteFolder, path: Path) -> str:
     """The coordinator's fingerprint that the site pinned, where an approval changes no study.
 
     Empty where the approval holds another study than the active one, so that a person has to
-    compare codes.
-
-    Raises:
-        MalformedMessageError: It is not an approval.
+    compare codes. Raises MalformedMessageError where it is not an approval.
     """
     signed = read_file(path, Approval).signed
     if not site.study_path.exists() or read_file(site.study_path, SignedStudy) != signed:

@@ -60,12 +60,9 @@ def start(
 
     ``stopped`` waits for some seconds and says whether to stop. ``announce`` hears once of a plan
     that waits for a person, and news of the connection. At a ``door`` the engine's process of
-    another user connects; without one this process starts it.
-
-    Raises:
-        SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
-            others, or it runs already.
-        SiteUnreachableError: The engine's process ended by itself.
+    another user connects; without one this process starts it. Raises SiteNotReadyError where the
+    site is not activated, its policy is not valid, a key is open to others, or it runs already, and
+    SiteUnreachableError where the engine's process ended by itself.
     """
     leave_no_core()
     study = site.study()

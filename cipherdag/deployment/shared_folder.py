@@ -214,10 +214,8 @@ def study_engine(folder: Path, study: Study, share: Path, *, start_s: float) -> 
     """The engine that the study names, with a link to every site.
 
     Server and sites may take ``start_s`` seconds to come up; over files there is a shared folder.
-
-    Raises:
-        SiteNotReadyError: The engine's package is not installed here, or a key is gone.
-        SiteUnreachableError: The coordinator's server does not answer.
+    Raises SiteNotReadyError where the engine's package is not installed here, or a key is gone, and
+    SiteUnreachableError where the coordinator's server does not answer.
     """
     if study.engine == "files":
         with files_engine(folder, share, study) as files:

@@ -51,12 +51,9 @@ def named_sources(
 ) -> Mapping[str, Data]:
     """Sources by site; those of a list are called site-1, site-2 and so on. No file is read yet.
 
-    One frame is divided by the column that says the site.
-
-    Raises:
-        ParameterError: ``data`` is one source, not several, or cannot be divided by the column; or
-            no site may have one of the names.
-        CohortError: There is no source.
+    One frame is divided by the column that says the site. Raises ParameterError where ``data`` is
+    one source, not several, or cannot be divided by the column; or no site may have one of the
+    names, and CohortError where there is no source.
     """
     if column is not None:
         data = parts_by(data, column)

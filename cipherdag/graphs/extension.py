@@ -95,11 +95,9 @@ def directed_to_the_end(
     Dor and Tarsi: take the sink that adds the fewest, direct its undirected edges into it, remove
     it, repeat. So there are no further colliders where the graph has a consistent extension.
 
-    Open triples may be colliders or not: these count only between sinks that add equally many
-    other colliders. Among equal sinks the lowest ``rank``, shape (p,), goes first.
-
-    Raises:
-        GraphError: The arrows form a cycle.
+    Open triples may be colliders or not: these count only between sinks that add equally many other
+    colliders. Among equal sinks the lowest ``rank``, shape (p,), goes first. Raises GraphError
+    where the arrows form a cycle.
     """
     first = rank.tolist()
     left = _Remaining(arcs, open_triples)

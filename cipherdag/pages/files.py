@@ -46,10 +46,8 @@ def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -
     """Write a temporary file and rename it, so that a full disk leaves the old content.
 
     A link is followed; a device or a pipe is written directly. The mode, less the system's umask,
-    says who may read and write it; by default only its owner.
-
-    Raises:
-        OSError: It cannot be written.
+    says who may read and write it; by default only its owner. Raises OSError where it cannot be
+    written.
     """
     data = content.encode() if isinstance(content, str) else content
     target = Path(path)

@@ -56,10 +56,8 @@ _INT64_LIMIT = 1 << 63
 def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:
     """Number of words in the plane of each modulus, heads included.
 
-    A function of public parameters only.
-
-    Raises:
-        ParameterError: The declaration is impossible, or too large for the moduli.
+    A function of public parameters only. Raises ParameterError where the declaration is impossible,
+    or too large for the moduli.
     """
     return _Layout.of(declaration, moduli).plane_lengths
 
@@ -100,12 +98,9 @@ def encode(
 def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregate:
     """The aggregate that summed words stand for.
 
-    The content has the sums of all sites' words, reduced, as `words_to_bytes` yields them.
-
-    Raises:
-        ShareError: The sum has another length than declared.
-        AggregateRangeError: A check word is not zero, a word not reduced, or a sum is one that
-            the cohort cannot produce.
+    The content has the sums of all sites' words, reduced, as `words_to_bytes` yields them. Raises
+    ShareError where the sum has another length than declared, and AggregateRangeError where a check
+    word is not zero, a word not reduced, or a sum is one that the cohort cannot produce.
     """
     layout = _Layout.of(declaration, moduli)
     planes = _planes(content, layout, moduli)

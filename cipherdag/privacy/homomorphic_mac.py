@@ -82,10 +82,8 @@ class MacKey(Secret):
         """Refuse words that are not the sum over ``n_sites`` sites.
 
         They are said to be the sums of tagged words, plane after plane; the rest is as for `tag`.
-
-        Raises:
-            ForgedSumError: A word is not reduced, a check word not zero, or a tag not that of the
-                sums; a forgery passes with a chance of at most 2**-50.
+        Raises ForgedSumError where a word is not reduced, a check word not zero, or a tag not that
+        of the sums; a forgery passes with a chance of at most 2**-50.
         """
         reduced = bool((words < np.repeat(np.array(moduli, dtype=np.uint64), lengths)).all())
         if not reduced or not all(

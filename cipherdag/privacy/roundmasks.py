@@ -44,10 +44,8 @@ _PURPOSE = b"self mask"
 class RoundMasks(Secret):
     """A site's masks, drawn once for a digest.
 
-    ``index`` is its position. By default the cohort is this site and those with a pair key.
-
-    Raises:
-        CohortError: There is no other site, or a key for none of the cohort.
+    ``index`` is its position. By default the cohort is this site and those with a pair key. Raises
+    CohortError where there is no other site, or a key for none of the cohort.
     """
 
     __slots__ = (

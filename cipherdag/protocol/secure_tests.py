@@ -44,10 +44,8 @@ def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
     """The batch that computes the unknown bits of a question, as every party derives it.
 
     ``sums`` is the digest of all that was opened before the question. Each round is an attempt of
-    its own.
-
-    Raises:
-        ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.
+    its own. Raises ParameterError where it asks for sums too, or keys for so many comparisons do
+    not fit a message.
     """
     asked = secure_question(ask.content, sums, recall.names)
     predicates = cast("Question", recall.rest).predicates(len(ask.participants))

@@ -58,11 +58,9 @@ def write_folder(
 def new_result_folder(folder: Path, *, force: bool) -> None:
     """Make the folder before a long run, and see that no other result is lost to it.
 
-    With ``force`` a result in it may be overwritten, and a run that was stopped be given up.
-
-    Raises:
-        ResultExistsError: There is one.
-        OutputError: The folder cannot be made or written.
+    With ``force`` a result in it may be overwritten, and a run that was stopped be given up. Raises
+    ResultExistsError where there is one, and OutputError where the folder cannot be made or
+    written.
     """
     stopped = (folder / UNFINISHED).exists()
     if stopped and not force:

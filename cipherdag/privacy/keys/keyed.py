@@ -22,10 +22,8 @@ def keyed_digest(key: bytes, *parts: bytes) -> bytes:
     """HMAC-SHA256 (RFC 2104) over the length-prefixed parts.
 
     The key has at least 16 random bytes; number and borders of the parts count. Whoever has the key
-    can test guesses, and to all others the 32 bytes say nothing.
-
-    Raises:
-        ParameterError: The key is too short to be one.
+    can test guesses, and to all others the 32 bytes say nothing. Raises ParameterError where the
+    key is too short to be one.
     """
     if len(key) < MIN_KEY_BYTES:
         raise ParameterError(f"a digest key needs at least {MIN_KEY_BYTES} bytes")

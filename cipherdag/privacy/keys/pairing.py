@@ -88,10 +88,7 @@ def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
     """A fingerprint as words to be read aloud, joined by hyphens.
 
     The fingerprint is SHA-256 as 64 hexadecimal digits, in any grouping; there are nine or more
-    words.
-
-    Raises:
-        ParameterError: It is no fingerprint.
+    words. Raises ParameterError where it is no fingerprint.
     """
     plain = plain_fingerprint(fingerprint)
     if not _LONG.fullmatch(plain):
@@ -107,10 +104,8 @@ def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
     """Says how a code or fingerprint that was read aloud differs from the expected one; or "".
 
     Heard are words of a code, each in full or its first four letters or more; or 64 hexadecimal
-    digits. Case, spaces, hyphens, colons and commas do not count.
-
-    Raises:
-        ParameterError: It is neither; a word that is none of the list is named with the nearest.
+    digits. Case, spaces, hyphens, colons and commas do not count. Raises ParameterError where it is
+    neither; a word that is none of the list is named with the nearest.
     """
     plain = plain_fingerprint(heard)
     if _LONG.fullmatch(plain):

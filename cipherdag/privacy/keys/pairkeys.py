@@ -136,9 +136,7 @@ def agree_as_initiator(
 
     The other site's keys have 32 and 1184 bytes; the digest is of all offers as this site saw them.
     Returned are the ML-KEM ciphertext for site j (1088 bytes), which everyone sees, and the key.
-
-    Raises:
-        KeyAgreementError: A key is malformed, of low order, or this site's own.
+    Raises KeyAgreementError where a key is malformed, of low order, or this site's own.
     """
     _check_order(i, j)
     classical = keys.exchange(peer_x25519)

@@ -102,11 +102,8 @@ class Party(Secret):
         """The bits of a batch that this party took part in last; see `read_verdicts`.
 
         ``identities`` are the pinned public keys of the cohort's sites. ``read`` may be a cached
-        `read_verdicts` that the parties of one process share.
-
-        Raises:
-            ReplayError: It is not the batch of this party's last part.
-            MalformedMessageError, ForgedSumError: As `read_verdicts`.
+        `read_verdicts` that the parties of one process share. Raises ReplayError where it is not
+        the batch of this party's last part.
         """
         if self._last is None or self._last.digest != batch.digest:
             raise ReplayError("these bits are not of the secure tests asked last")

@@ -192,10 +192,8 @@ class Seat(Secret):
     def compare(self, request: bytes) -> bytes:
         """`Passed` with this holder's shares of the labels, from `Passed`.
 
-        Raises:
-            ReplayError, MalformedMessageError: As `prepare`.
-            ShareError: The other holder's share does not unseal, or it saw other masked sums or
-                other keys than this one.
+        Raises ShareError where the other holder's share does not unseal, or it saw other masked
+        sums or other keys than this one.
         """
         with self._turn("compare"):
             sealed = self._read(request, Passed).content

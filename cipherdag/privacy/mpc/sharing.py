@@ -75,11 +75,9 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
     """The parts of a site's vector.
 
     Values are whole numbers, shape (words,). A caller keeps each within what its rows can say, so
-    that the sums of all sites keep their bounds.
-
-    Raises:
-        ParameterError: There is not one whole number for every word.
-        BoundExceededError: A number is beyond what the sum over all sites may reach.
+    that the sums of all sites keep their bounds. Raises ParameterError where there is not one whole
+    number for every word, and BoundExceededError where a number is beyond what the sum over all
+    sites may reach.
     """
     check_words(values, batch.predicates)
     first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
@@ -213,10 +211,8 @@ class CommonPart:
     """The part of a deal that was sent in the clear, as it is read.
 
     The content is as long as ``batch.dealt_bytes``: words that both holders' keys have in common,
-    what the first holder adds to its shares of t, and hashes of labels.
-
-    Raises:
-        MalformedMessageError: A correction is not reduced.
+    what the first holder adds to its shares of t, and hashes of labels. Raises
+    MalformedMessageError where a correction is not reduced.
     """
 
     __slots__ = ("correction", "keys", "labels")

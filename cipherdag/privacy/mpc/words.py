@@ -140,10 +140,8 @@ def read_labels(
     """Reads the bits that the opened labels stand for, shape (tests,).
 
     ``dealt`` is what `label_list` yields, ``reached`` the opened label of the range, shape (1,).
-
-    Raises:
-        ForgedSumError: A label means nothing: who dealt, or who held a share, deviated.
-        AggregateRangeError: A sum is out of range, or the dealer or a holder deviated.
+    Raises ForgedSumError where a label means nothing: who dealt, or who held a share, deviated, and
+    AggregateRangeError where a sum is out of range, or the dealer or a holder deviated.
     """
     hashes = np.frombuffer(dealt, dtype=np.uint8).reshape(-1, LABEL_HASH_BYTES)
     within = hash_labels(hashed, reached, np.array([sizes.size]))
