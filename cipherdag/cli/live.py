@@ -49,10 +49,7 @@ class LiveState:
         round: The round in progress; 0 before the first.
         rounds: Rounds finished since it began.
         number: Number, in the run, of the last round that finished.
-        values: Values that each site has answered.
-        sent: Bytes that left each site.
         present: Sites whose answers are in the last sum.
-        skeleton: The last skeleton that was asked about.
         names: The variables in the order of their positions; empty where only sites know them.
     """
 

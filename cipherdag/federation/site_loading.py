@@ -1,8 +1,4 @@
-"""Loading of the tables of sites in this process, and what is odd about them, before a run.
-
-Leaks:
-    Nothing: all data lie in this process.
-"""
+"""Site tables from files and DataFrames, all of which lie in this process."""
 
 from __future__ import annotations
 

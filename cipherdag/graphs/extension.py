@@ -71,13 +71,11 @@ def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Bo
 
 
 def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
-    """All edges directed as the original FedPC program does, which **may leave directed cycles**.
+    """All edges directed as the original FedPC program does, shape (p, p).
 
     Repeatedly, of the variables with an undirected edge, the one with the most directed parents
-    (ties: the first) gets all its undirected edges directed away from it.
-
-    Returns:
-        Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
+    (ties: the first) gets all its undirected edges directed away from it. That **may leave directed
+    cycles**.
     """
     graph = checked_arcs(arcs)
     while (undirected := graph & graph.T).any():

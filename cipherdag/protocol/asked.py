@@ -3,9 +3,6 @@
 A line has all that both signatures cover, so that whoever knows the cohort's keys can check it, in
 any later run of the same sites over the same rows. A bit is looked up by its name
 (`cipherdag.questions.scores.bit_names`) and by the sites that were asked.
-
-Leaks:
-    Nothing: a line says again what its run disclosed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Files and lines that are on the disk whole, or not at all.
-
-Leaks:
-    Nothing: a file is its owner's alone, unless it was made to be given to others.
-"""
+"""Files and lines that are on the disk whole, or not at all; a file is its owner's alone."""
 
 from __future__ import annotations
 
@@ -62,13 +58,9 @@ def append_entries(path: Path, *entries: msgspec.Struct) -> None:
 
 
 def read_entries(path: Path, kind: Any) -> list[Any]:
-    """The entries of a file of `append_entries`, oldest first.
+    """The entries of a file of `append_entries`, of one type, oldest first; none without a file.
 
     A last line that a crash cut short is cut off the file, if all others are entries.
-
-    Args:
-        path: The file; one that is not there has none.
-        kind: The type of an entry.
 
     Raises:
         OSError: The file cannot be read, or its last line not be cut off.

@@ -34,11 +34,9 @@ class ProxyRefusedError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class ForwardProxy:
-    """A proxy's address; ``authorization`` is secret and stands in no repr.
+    """A proxy's address, and the environment variable that names it.
 
-    Attributes:
-        variable: The environment variable that names it.
-        authorization: What it is sent where the address has a user; empty otherwise.
+    ``authorization`` is secret, stands in no repr, and is empty where the address has no user.
     """
 
     host: str

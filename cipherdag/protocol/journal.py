@@ -126,8 +126,7 @@ class Record(Protocol):
 class Journal:
     """Appends entries to a file, each on disk before the run goes on; one JSON object a line.
 
-    Args:
-        path: The file, made with mode 0600; entries already in it are read.
+    The file is made with mode 0600; entries already in it are read.
 
     Raises:
         OutputError: The file cannot be written, is not a journal, or another revision began it.

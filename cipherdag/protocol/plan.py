@@ -306,12 +306,7 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
 def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a plan by which a site measured other variables than by this site's schema.
 
-    Args:
-        plan: The plan.
-        lacking: Positions that sites lack by the schema, of sites that lack some.
-
-    Raises:
-        KeyAgreementError: It says otherwise of some site.
+    ``lacking`` are the positions that sites lack by the schema. Raises KeyAgreementError.
     """
     for member in plan.cohort:
         if member.lacking != lacking.get(member.name, ()):

@@ -1,8 +1,4 @@
-"""A round of secure tests as every party derives it from public values, and a site's part in it.
-
-Leaks:
-    Nothing: what a batch asks is public. A site's answers: see `cipherdag.privacy.mpc.seat`.
-"""
+"""A round of secure tests as every party derives it from public values, and a site's part in it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,6 @@ class Session:
     """Asks one cohort the questions of one algorithm.
 
     Args:
-        engine: Carries the messages.
         identity: The coordinator's signing key, pinned by the sites.
         plan: What every site will be asked to carry out.
         timeout_s: Seconds to wait for the slowest site.
@@ -142,10 +141,7 @@ class Session:
         return NOTHING if self._opened is None else Determined(self._opened.relations)
 
     def open(self) -> int:
-        """Agree keys and check that all sites follow one schema.
-
-        Returns:
-            The number of aligned variables.
+        """Agree keys, check that all sites follow one schema, and return the number of variables.
 
         Raises:
             SchemaMismatchError: A site's keyed schema digest differs.

@@ -139,12 +139,7 @@ def declared_in(folder: Path) -> frozenset[Disclosure]:
 
 
 def verify_folder(folder: Path) -> dict[str, LedgerHead]:
-    """Check every ledger of a result folder against itself and against result.json.
-
-    Raises:
-        LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
-        OutputError: The folder holds no readable result.
-    """
+    """Check every ledger of a result folder; raises as `verify_ledgers`, or an OutputError."""
     return verify_ledgers(_some_ledgers(folder), reported_heads(read_report(folder)))
 
 

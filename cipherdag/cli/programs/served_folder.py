@@ -68,12 +68,7 @@ class ServedFolder:
         return target
 
     def check(self, folder: Path) -> None:
-        """Look through a folder before anything of it is read.
-
-        Raises:
-            OutputError: It holds a link, a pipe or device, a file that is too large, or a folder
-                that this user may not list.
-        """
+        """Look through a folder before it is read; raises OutputError as `folder` does."""
         for at, folders, files in os.walk(folder, onerror=_not_listed):
             for name in (*folders, *files):
                 self._check_entry(Path(at, name))

@@ -109,12 +109,9 @@ def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The certificates and the key that one end of a connection uses, as PEM.
+    """A study's root certificate, and the certificate and key that one end uses, as PEM.
 
-    Attributes:
-        root: The study's authority, which issued both ends' certificates.
-        certificate: This end's.
-        key: Its private key; stands in no repr.
+    The key stands in no repr.
     """
 
     root: bytes

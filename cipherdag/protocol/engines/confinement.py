@@ -101,14 +101,8 @@ def confine(protected: Iterable[Path], *, ports: tuple[int, ...] = ()) -> Confin
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
     Call it before the process has a second thread: Landlock binds the thread that asks, and those
-    that it starts.
-
-    Args:
-        protected: Files of the site that must stay out of reach; each is tried afterwards.
-        ports: TCP ports that the process may connect to.
-
-    Returns:
-        What was enforced, and which of the files could be opened all the same.
+    that it starts. The process may connect to ``ports``. Returned is what was enforced, and which
+    ``protected`` files of the site could be opened all the same.
 
     Raises:
         SiteNotReadyError: The process has a second thread, which would keep its rights.

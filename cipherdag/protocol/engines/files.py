@@ -56,10 +56,8 @@ log = logging.getLogger("cipherdag.engine")
 class FilesEngine:
     """Carries messages to the sites of a study through a shared folder; see `Engine`.
 
-    Args:
-        share: The folder with one folder for every site.
-        keys: The key that the coordinator shares with each site, by the site's name.
-        numbers: A file of the coordinator's own with the last number that was used.
+    The ``share`` has a folder for every site, and ``keys`` those that the coordinator shares with
+    each. The file ``numbers`` of the coordinator's own holds the last number that was used.
     """
 
     def __init__(

@@ -130,10 +130,7 @@ class LinkConnection(AioConnection):  # type: ignore[misc]
 class LinkDriver(AioTcpDriver):  # type: ignore[misc]
     """FLARE's asynchronous TCP driver with our TLS, our proxy, and a limit on strangers.
 
-    Args:
-        context: TLS of this end.
-        peers: Hears of what is refused.
-        listener: The socket to accept on; None at the end that calls.
+    ``peers`` hears of what is refused. Without a ``listener`` it is the end that calls.
     """
 
     def __init__(

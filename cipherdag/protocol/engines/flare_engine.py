@@ -151,7 +151,6 @@ class FlareEngine:
     """Carries messages to the sites that are connected to the coordinator's server.
 
     Args:
-        folder: The coordinator's folder, whose server is started.
         sites: Every site that may be called.
         start_s: Seconds that the server and the sites may take to come up.
 

@@ -57,12 +57,7 @@ HEARTBEAT_S = 20.0
 
 
 class Link:
-    """One end of the channel: a server that waits for sites, or a site that calls its server.
-
-    Args:
-        name: This end's name, which is that of its certificate.
-        peers: Who may be at the other end.
-    """
+    """One end of the channel, named as in its certificate: a server that waits, or a site."""
 
     def __init__(self, name: str, peers: Peers) -> None:
         self._peers = peers
@@ -75,10 +70,7 @@ class Link:
         manager.add_endpoint_monitor(_Monitor(peers))
 
     def listen(self, host: str, port: int, credentials: Credentials) -> int:
-        """Wait for peers on one port; ``localhost`` binds the loopback interface only.
-
-        Returns:
-            The port.
+        """Wait for peers on one port, and return it; ``localhost`` binds the loopback alone.
 
         Raises:
             SiteUnreachableError: The port is taken, or may not be bound.

@@ -56,13 +56,7 @@ NOT_A_CALL = "bytes that are no call"
 
 
 class SiteEngine:
-    """Passes calls of the coordinator on to the site's own process, and its replies back.
-
-    Args:
-        address: Whom to connect to.
-        context: TLS with the site's certificate.
-        process: The connection to the site's own process.
-    """
+    """Passes calls of the coordinator on to the site's own process, and its replies back."""
 
     def __init__(self, address: Address, context: ssl.SSLContext, process: Connection) -> None:
         # imported by a process that is confined: numpy, which both need, starts threads

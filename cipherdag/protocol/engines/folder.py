@@ -68,12 +68,7 @@ Stamp = tuple[int, int, int, int]  # st_mode, st_size, st_mtime_ns, st_ino
 
 
 class DirectionKey(Secret):
-    """Seals what goes in one direction between the coordinator and a site.
-
-    Args:
-        pair_key: Shared by coordinator and site.
-        direction: `TO_SITE` or `TO_COORDINATOR`.
-    """
+    """Seals what goes in one direction, `TO_SITE` or `TO_COORDINATOR`, between two ends."""
 
     __slots__ = ("_about", "_nonces", "_seal")
 
@@ -134,9 +129,8 @@ class Sender:
 class Receiver:
     """Reads what the other end writes into one folder.
 
-    Args:
-        refused: Gets a fixed sentence about what is refused, once, and the file's name.
-        stale_s: Seconds after which a file that is not complete and does not change is refused.
+    ``refused`` gets a fixed sentence about what is refused, once, and the file's name. A file that
+    is not complete and does not change for ``stale_s`` seconds is refused.
     """
 
     def __init__(

@@ -46,11 +46,8 @@ class Peer:
 class PySyftCarrier:
     """Carries the files of some sites' folders, seen from one end.
 
-    Args:
-        client: PySyft's ``SyftboxManager``, logged in, in both of its roles.
-        peers: The other ends.
-        study: Name of the study.
-        outgoing: What this end writes: `TO_SITE` at the coordinator, `TO_COORDINATOR` at a site.
+    The client is PySyft's ``SyftboxManager``, logged in, in both of its roles; ``outgoing`` is what
+    this end writes: `TO_SITE` at the coordinator, `TO_COORDINATOR` at a site.
     """
 
     def __init__(self, client: Any, peers: Sequence[Peer], *, study: str, outgoing: str) -> None:
