@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain, groupby
 
 from cipherdag.algorithms.registry import title_of
-from cipherdag.pages.rendering import render
+from cipherdag.pages.files import render
 from cipherdag.privacy.keys.identity import fingerprint
 from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind

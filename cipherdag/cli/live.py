@@ -146,7 +146,7 @@ def live_part(state: LiveState) -> str:
     from cipherdag.graphs.drawing.communities import overview
     from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
     from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.pages.rendering import render
+    from cipherdag.pages.files import render
 
     skeleton, picture = state.skeleton, None
     if skeleton is not None and skeleton.n_edges <= CROWDED * skeleton.n_variables:
@@ -166,7 +166,7 @@ def live_part(state: LiveState) -> str:
 
 def live_page() -> str:
     """The page that asks for the changing part again and again."""
-    from cipherdag.pages.rendering import render
+    from cipherdag.pages.files import render
 
     return render("live.html.j2", scripts=("live.js",), title="cipherdag live")
 

@@ -31,8 +31,6 @@ from cipherdag.errors import (
     SiteNotReadyError,
     writing,
 )
-from cipherdag.privacy.draws import fresh_bytes, recorded, repeated
-from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import (
     MLKEM_CIPHERTEXT_BYTES,
     SECRET_KEY_BYTES,
@@ -42,7 +40,8 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.secrecy import open_to_others
+from cipherdag.privacy.secrecy import fresh_bytes, open_to_others, recorded, repeated
+from cipherdag.privacy.wire import transcript
 from cipherdag.program.versions import require_flare
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.engine import Engine

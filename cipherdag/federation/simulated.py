@@ -138,7 +138,7 @@ class Federation(LocalSites):
             ParameterError: The seed is no whole number from 0, the number of sites is none, or the
                 rows are too few.
         """
-        from cipherdag.federation.splitting import split_patients, split_regimes, split_rows
+        from cipherdag.federation.site import split_patients, split_regimes, split_rows
 
         if whole_number(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")

@@ -19,10 +19,9 @@ import numpy as np
 
 from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.errors import ProtectionError, ShareError
-from cipherdag.privacy.draws import drawn
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, add, to_signed
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, drawn
 
 MAX_SITES = 100
 """Largest cohort that the noise budget is tested for."""

@@ -23,11 +23,11 @@ import numpy as np
 
 from cipherdag.arrays import WordVector
 from cipherdag.errors import ForgedSumError, KeyAgreementError
-from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.residues import Moduli, inner
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import same_digest
 
 ROW_WORDS = 4096
 """Words of a row: a check word, tags, and values; the last row of a plane may be shorter."""

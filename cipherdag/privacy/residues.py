@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IntegerVector, WordMatrix, WordVector
 from cipherdag.errors import AggregateRangeError
-from cipherdag.privacy.draws import fresh_bytes
+from cipherdag.privacy.secrecy import fresh_bytes
 
 Moduli = tuple[int, ...]
 Draw = Callable[[int], WordVector]

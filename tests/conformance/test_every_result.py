@@ -11,7 +11,7 @@ import pytest
 from report_run import page_of
 from trials import trial
 
-import cipherdag.pages.rendering
+import cipherdag.pages.files
 from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import OutputError, ParameterError

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from cipherdag.errors import OutputError, PolicyRefusedError, SignatureError
-from cipherdag.privacy.keys.keyed import keyed_digest, transcript
 from cipherdag.privacy.keys.pairkeys import hkdf
 from cipherdag.privacy.secrecy import Secret, open_to_others
+from cipherdag.privacy.wire import keyed_digest, transcript
 
 
 class DrawKey(Secret):

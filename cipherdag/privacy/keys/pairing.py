@@ -17,7 +17,7 @@ from typing import Final
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.keys.keyed import same_digest
+from cipherdag.privacy.wire import same_digest
 
 WORDS: Final = tuple(
     """

@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from cipherdag.errors import KeyAgreementError, ProtectionError
-from cipherdag.privacy.draws import drawn, fresh_bytes
-from cipherdag.privacy.keys.keyed import same_digest, transcript
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, drawn, fresh_bytes
+from cipherdag.privacy.wire import same_digest, transcript
 
 KEY_BYTES = 32
 X25519_BYTES = 32

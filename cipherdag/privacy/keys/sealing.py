@@ -16,10 +16,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cipherdag.errors import KeyAgreementError, ParameterError
-from cipherdag.privacy.draws import fresh_bytes
-from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, expand_each
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, fresh_bytes
+from cipherdag.privacy.wire import same_digest
 
 _NONCE_BYTES = 12
 _TAG_BYTES = 16

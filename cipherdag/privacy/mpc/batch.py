@@ -27,9 +27,9 @@ from cipherdag.arrays import IntegerVector
 from cipherdag.errors import CohortError, ParameterError
 from cipherdag.predicates import LEAST_WIDTH, Predicates
 from cipherdag.privacy.key_graph import in_turn
-from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.mpc.payloads import BlockHash, key_words
 from cipherdag.privacy.mpc.words import LABEL_HASH_BYTES, WORD_BYTES, WordPacking, predicates_digest
+from cipherdag.privacy.wire import transcript
 
 COORDINATOR: Final = (1 << 32) - 1
 """Stands for the coordinator, which has no position in the cohort."""

@@ -15,7 +15,6 @@ from typing import Final
 
 from cipherdag.arrays import BoolVector
 from cipherdag.errors import CohortError, InconsistentQuestionError, ReplayError
-from cipherdag.privacy.draws import fresh_bytes
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import sealing_keys
@@ -23,7 +22,7 @@ from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.messages import ReadVerdicts, read_verdicts
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.words import RandomBytes
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, fresh_bytes
 
 REPEATS: Final = 1
 """How often a holder that answered with its share of the masked sums answers a question again."""

@@ -27,7 +27,6 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position
 from cipherdag.privacy.keys.sealing import SealingKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
@@ -54,7 +53,7 @@ from cipherdag.privacy.mpc.sharing import (
 )
 from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
-from cipherdag.privacy.wire import BodyType, decode, encode
+from cipherdag.privacy.wire import BodyType, decode, encode, same_digest, transcript
 
 TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "site": ("share",),

@@ -38,13 +38,13 @@ import numpy as np
 from cipherdag.arrays import IntegerVector, WordMatrix, WordVector
 from cipherdag.errors import BoundExceededError, ParameterError
 from cipherdag.predicates import Predicates
-from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.payloads import FLAGS, Blocks, deal_payloads
 from cipherdag.privacy.mpc.words import WORD_BYTES, RandomBytes, form_values, label_list, low_bits
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import same_digest, transcript
 
 _PART = b"part of a vector"
 

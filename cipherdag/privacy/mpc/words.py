@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from cipherdag.arrays import BoolVector, IntegerVector, WordVector
 from cipherdag.errors import AggregateRangeError, ForgedSumError, MalformedMessageError
 from cipherdag.predicates import Predicates
-from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.mpc.payloads import BlockHash
+from cipherdag.privacy.wire import transcript
 
 RandomBytes = Callable[[int], bytes]
 WORD_BYTES = 8
