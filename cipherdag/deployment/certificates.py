@@ -26,7 +26,7 @@ from cryptography.x509 import Certificate, CertificateSigningRequest
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
-from cipherdag.privacy.keys.pairing import same_fingerprint
+from cipherdag.privacy.keys.identity import same_fingerprint
 from cipherdag.protocol.answering import AUTHORITY_OF
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.sites.study.study import Request

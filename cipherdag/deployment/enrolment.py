@@ -25,7 +25,7 @@ from cipherdag.deployment.certificates import (
 )
 from cipherdag.deployment.shared_folder import install_answer, public_keys
 from cipherdag.errors import ReplayError, SignatureError, SiteNotReadyError
-from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
+from cipherdag.privacy.keys.identity import STUDY_WORDS, mismatch
 from cipherdag.program.versions import package_versions, require_flare
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.sites.private_files import START_LOCK, is_locked

@@ -30,8 +30,14 @@ from collections.abc import Mapping, Sequence
 from cipherdag.arrays import WordVector
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.aggregation import Declaration
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, encode_position
-from cipherdag.privacy.keys.sealing import seal_each, sealing_keys
+from cipherdag.privacy.keys.pairkeys import (
+    KEY_BYTES,
+    PairKey,
+    derive_each,
+    encode_position,
+    seal_each,
+    sealing_keys,
+)
 from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
 from cipherdag.privacy.keystream import COUNTER_BYTES, Keystream, apply_masks
 from cipherdag.privacy.residues import Moduli

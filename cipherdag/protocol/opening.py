@@ -37,7 +37,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.keys.sealing import TAG_BYTES
+from cipherdag.privacy.keys.pairkeys import TAG_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.messages import read_verdicts
 from cipherdag.privacy.mpc.party import Party

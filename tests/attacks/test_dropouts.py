@@ -36,7 +36,7 @@ from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import plane_lengths
-from cipherdag.privacy.keys.sealing import seal
+from cipherdag.privacy.keys.pairkeys import seal
 from cipherdag.privacy.keys.secretsharing import SHARE_BYTES
 from cipherdag.privacy.keystream import apply_masks
 from cipherdag.privacy.masking import MASKING

@@ -30,8 +30,9 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
     expand,
     hkdf,
+    seal,
+    unseal,
 )
-from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.wire import keyed_digest, same_digest
 
 TRANSCRIPT = bytes(range(32))

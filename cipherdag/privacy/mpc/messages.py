@@ -29,8 +29,7 @@ from cipherdag.arrays import BoolVector
 from cipherdag.errors import CipherdagError, ForgedSumError, MalformedMessageError, SignatureError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES
 from cipherdag.privacy.keys.identity import SIGNATURE_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES
-from cipherdag.privacy.keys.sealing import SEAL_BYTES
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, SEAL_BYTES
 from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.wire import Body, decode
 

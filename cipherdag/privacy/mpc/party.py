@@ -16,8 +16,7 @@ from typing import Final
 from cipherdag.arrays import BoolVector
 from cipherdag.errors import CohortError, InconsistentQuestionError, ReplayError
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.privacy.keys.sealing import sealing_keys
+from cipherdag.privacy.keys.pairkeys import PairKey, sealing_keys
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.messages import ReadVerdicts, read_verdicts
 from cipherdag.privacy.mpc.seat import Seat

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ShareError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES
-from cipherdag.privacy.keys.sealing import SEAL_BYTES
+from cipherdag.privacy.keys.pairkeys import SEAL_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.holding import label_bytes
 from cipherdag.privacy.mpc.messages import (

@@ -27,8 +27,7 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position
-from cipherdag.privacy.keys.sealing import SealingKey
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, SealingKey, encode_position
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (

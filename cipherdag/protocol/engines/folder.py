@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from cipherdag.errors import KeyAgreementError, MalformedMessageError, PrivacyError, ReplayError
-from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.privacy.keys.sealing import SEAL_BYTES, SealingKey, sealing_keys
+from cipherdag.privacy.keys.pairkeys import SEAL_BYTES, PairKey, SealingKey, sealing_keys
 from cipherdag.privacy.secrecy import Secret
 from cipherdag.privacy.wire import transcript
 from cipherdag.protocol.engines.channel import FRAME_BYTES

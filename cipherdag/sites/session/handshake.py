@@ -27,12 +27,14 @@ from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import (
+    AgreementKeys,
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
+    seal,
+    unseal,
 )
-from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
