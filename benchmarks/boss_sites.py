@@ -21,7 +21,7 @@ from measuring import figure_table, parser, run_cases, timed
 from sites_that_differ import with_own_tables
 
 from cipherdag import FedBOSS, Federation, Policy
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import split_rows
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from measuring import bytes_per_site, parser, timed, write_report
 from multilabel_data import TRAIN, MultiLabelData, load
 
 from cipherdag import FedCMFS, Federation, Policy
-from cipherdag.federation.site import Site
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import Site, split_rows
 
 
 def main() -> None:

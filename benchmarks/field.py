@@ -38,7 +38,7 @@ from sites_that_differ import with_own_tables
 
 from cipherdag import CausalGraph, FedBOSS, Federation, FedPC, Policy
 from cipherdag.algorithms.fedboss.settings import Scoring
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import split_rows
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.metrics import compare
 from cipherdag.sites.policy.policy import QUESTION_KINDS

@@ -27,7 +27,7 @@ from hospital_checks import check_every_byte
 
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm
 from cipherdag.federation.simulated import Federation
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import split_rows
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import OPT_IN_KINDS, QUESTION_KINDS, Policy
 from cipherdag.sites.study.site_folder import SiteFolder

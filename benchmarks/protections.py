@@ -18,9 +18,9 @@ from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
 from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import UNPROTECTED
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.unprotected import UNPROTECTED
 
 SUM_KEY = MacKey(hashlib.sha256(b"benchmark").digest())
 

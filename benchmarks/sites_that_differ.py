@@ -24,7 +24,7 @@ from markdown_table import table
 from measuring import add_line, bytes_per_site, parser, read_lines, timed, write_report
 
 from cipherdag import Federation, FedPC, Schema
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import split_rows
 from cipherdag.sites.table.column import Column
 
 EVIDENCE = {

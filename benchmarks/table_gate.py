@@ -20,7 +20,7 @@ from markdown_table import table
 from measuring import parser, write_report
 from mpc_kernel import Cohort
 
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import split_rows
 from cipherdag.graphs.networks import asia
 from cipherdag.predicates import Predicates
 

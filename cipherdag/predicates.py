@@ -14,7 +14,7 @@ No form wraps. Let l and h be the bounds of T - 1 by interval arithmetic, in exa
 also above 0, and a sum between the sums of its terms' bounds). A comparison of width k computes
 modulo 2^k, with the least k so that -2^(k-2) <= l and h < 2^(k-2). Then T - 1 is the one
 representative of its residue in that interval. Half of all residues come from no honest sums, which
-the range label (`privacy.mpc.labels`) detects. T > 0 is T - 1 >= 0: the residue's highest bit.
+the range label (`privacy.mpc.words`) detects. T > 0 is T - 1 >= 0: the residue's highest bit.
 All of it is computed in 64-bit words: forms whose terms could add up to 2^62 are refused, and
 modulo 2^64 is a homomorphism to modulo 2^k.
 """

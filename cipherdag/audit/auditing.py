@@ -1,7 +1,7 @@
 """Ledgers and transcripts read and checked for an auditor, on either side.
 
 Leaks:
-    Nothing: ledgers and transcripts hold digests and lengths.
+    Ledgers and transcripts hold digests and lengths, no answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class LedgerCheck:
     """A ledger that verifies, held against a transcript if there is one.
 
     Attributes:
-        head: Where the ledger ends.
         matched: Records whose content arrived; None without a transcript.
         unreceived: Lines whose content left the site but never arrived, as when a site was slow.
         remark: What is odd and proves nothing, such as a clock that was set back.
@@ -63,10 +62,8 @@ def check_ledger(
 ) -> LedgerCheck:
     """Hold a site's ledger against what the coordinator received in one run.
 
-    Args:
-        lines: The site's ledger, which may go on after the run.
-        transcript: What the coordinator received.
-        expected: Where the ledger stood at the end of the run, as the site reported.
+    The ledger may go on after the run; ``expected`` is where it stood at the end of the run, as the
+    site reported.
 
     Raises:
         LedgerError: The ledger is broken, is not the one reported, or lacks what arrived.
@@ -94,14 +91,9 @@ def check_ledger(
 
 
 def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
-    """Check all that a folder can prove.
+    """Check every ledger of a site's folder, a result folder, or the folder of a coordinator's run.
 
-    Args:
-        folder: A site's folder, a result folder, or the folder of a coordinator's run.
-        ledgers: Ledgers that sites exported, to hold against the run's transcript.
-
-    Returns:
-        One entry for every ledger, all of which verify.
+    ``ledgers`` are files that sites exported, to hold against the run's transcript.
 
     Raises:
         LedgerError: A ledger is broken, or contradicts what the coordinator received.
@@ -145,18 +137,12 @@ def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
 
 
 def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
-    """Write a site's ledger, or a run's transcript, for an auditor.
+    """Write a site's ledger, or a run's transcript, for an auditor; return the number of records.
 
-    Args:
-        folder: A site's folder, a site's exported ledger, the saved result of a run in one process,
-            or the folder of a coordinator's run.
-        out: File to write.
-        kind: ``jsonl``, which keeps chain and signatures; ``csv``; or, of a site's ledger, a page
-            to read, ``html``.
-        site: Whose ledger, of a saved result; the ``csv`` of all its sites if empty.
-
-    Returns:
-        Number of records.
+    The folder is a site's, the saved result of a run in one process, or that of a coordinator's
+    run; a file is a site's exported ledger. ``jsonl`` keeps chain and signatures; else it is
+    ``csv`` or, of a site's ledger, a page to read, ``html``. Of a saved result ``site`` says whose
+    ledger; the ``csv`` has all its sites' if empty.
 
     Raises:
         LedgerError: The ledger is broken.

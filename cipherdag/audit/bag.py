@@ -76,13 +76,9 @@ def packed(
     written: datetime,
     identity: SigningIdentity | None = None,
 ) -> bytes:
-    """A bag as the content of one zip file.
+    """A bag as the content of one zip file, from files by their paths below ``data/``.
 
-    Args:
-        payload: Files by their paths below ``data/``.
-        identifier: The bag's external identifier.
-        written: When, in UTC.
-        identity: The key that signs it; the bag has no signature if None.
+    ``written`` is in UTC. Without an ``identity`` that signs it the bag has no signature.
     """
     manifest = _manifest({PAYLOAD + name: content for name, content in payload.items()})
     size = sum(map(len, payload.values()))
@@ -110,12 +106,9 @@ def packed(
 
 
 def read_bag(content: bytes, *, called: str, most: int = MAX_BYTES) -> Bag:
-    """A bag whose digests hold, and whose signature does if there is one.
+    """A bag, from a zip file, whose digests hold, and whose signature does if there is one.
 
-    Args:
-        content: A zip file.
-        called: What errors call it.
-        most: Bytes that it may unpack to.
+    It may unpack to ``most`` bytes; errors call it ``called``.
 
     Raises:
         BundleError: It is no bag, or a file is missing, additional or changed; it is named.

@@ -62,10 +62,7 @@ class BundleCheck:
     """What a bundle shows; every file has its digest.
 
     Attributes:
-        files: Number of files.
-        plan: The plan, or None of a run in one process.
         approved: Sites whose approval of this plan bears the signature of their key.
-        ledgers: Every ledger, all of which verify.
         signer: Whose key signed all files, by the plan and the study; empty where nobody did.
         coordinator: The fingerprint of the coordinator's key and root, which a person compares by
             telephone; empty without a study.
@@ -90,15 +87,10 @@ class _Record:
 def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = ()) -> Contents:
     """Write a result and the evidence on it as a Five Safes RO-Crate, a zip file that verifies.
 
-    Args:
-        source: A saved result of a run in one process, a run's folder under ``runs/`` of the
-            coordinator, or a site's folder.
-        out: File to write.
-        run: Of a site, the first digits of the run's session; the run that began last if empty.
-        bundles: Of a coordinator's run, bundles that sites made of their folders.
-
-    Returns:
-        What the file holds.
+    The source is a saved result of a run in one process, a run's folder under ``runs/`` of the
+    coordinator, or a site's folder. Of a site ``run`` has the first digits of the run's session, or
+    is empty for the one that began last; of a coordinator's run ``bundles`` are those that sites
+    made of their folders.
 
     Raises:
         OutputError: There is nothing to bundle, ``out`` cannot be written, or the
@@ -121,8 +113,7 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
 def verify_bundle(path: Path) -> BundleCheck:
     """Check all that a bundle can prove, without any other file.
 
-    Returns:
-        What was checked. Whose keys they are it cannot show: people compare those.
+    Whose keys they are it cannot show: people compare those.
 
     Raises:
         BundleError: A file is missing, additional or changed, or two files contradict each other;

@@ -60,15 +60,12 @@ class Contents:
 
     Attributes:
         files: Content by path.
-        algorithm: Name of the algorithm.
-        sites: Names of the sites.
         purpose: What the result is for; empty where no plan says it.
         requester: Who asked for it; likewise.
         times: Times of the run's records, in UTC (ISO 8601).
         approved: Sites whose decision is in the files.
         versions: The libraries that computed it.
         signer: Name of the party that signs the bundle; empty where nobody does.
-        identity: Its key.
     """
 
     files: dict[str, bytes]

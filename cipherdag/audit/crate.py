@@ -50,16 +50,7 @@ _ABOUT = {
 
 
 def add_metadata(contents: Contents, *, identifier: UUID, written: datetime) -> None:
-    """Add the metadata files to a bundle's contents.
-
-    Args:
-        contents: The files that the metadata describe.
-        identifier: The bundle's identifier.
-        written: When it is made, in UTC.
-
-    Raises:
-        OutputError: The package ``rocrate`` is not installed.
-    """
+    """Add the metadata to a bundle's contents (``written``: UTC); OutputError without rocrate."""
     program = PLAN if PLAN in contents.files else SOURCE
     if program in contents.files:
         nested = _workflow_crate(program.removeprefix(_WORKFLOW), contents, written)

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain, groupby
 
 from cipherdag.algorithms.registry import title_of
-from cipherdag.pages.rendering import render
+from cipherdag.pages.files import render
 from cipherdag.privacy.keys.identity import fingerprint
 from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind
@@ -25,17 +25,10 @@ class LedgerRun:
     """One run as the ledger shows it: records of one session, one after the other.
 
     Attributes:
-        session: The session, in hexadecimal.
-        began: Time of its first record.
-        ended: Time of its last.
-        algorithm: Name of the algorithm.
         kind: How answers were protected.
         sites: Sizes of the cohorts that its sums covered, ascending.
-        rounds: Number of its last round.
-        values: Values in its answers.
         bytes: Bytes of all that it recorded.
         opened: What its answers opened at most.
-        sentences: What left the site.
     """
 
     session: str
@@ -59,18 +52,11 @@ def ledger_page(
     pinned: bool,
     written: datetime | None = None,
 ) -> str:
-    """The register of a site's releases as one HTML page.
+    """The register of a site's releases as one HTML page, which needs no other file or machine.
 
-    Args:
-        records: The records of a ledger that verifies.
-        head: Where it ends, as `verify_ledger` found.
-        declared: What each session declared, as far as that is known.
-        pinned: Whether its signatures were checked against a key known beforehand; otherwise the
-            ledger only agrees with the key that it names itself.
-        written: When the page is written, in UTC; not shown if None.
-
-    Returns:
-        The page; it needs no other file and asks no other machine for anything.
+    The records are of a ledger that verifies, and ``head`` is where it ends. ``declared`` says what
+    each session declared, as far as that is known. Unless signatures were checked against a key
+    known beforehand (``pinned``), the ledger only agrees with the key that it names itself.
     """
     runs = ledger_runs(records, declared)
     sealed = [run.sites for run in runs if any(each.sealed for each in run.opened)]

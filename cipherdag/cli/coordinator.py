@@ -149,8 +149,7 @@ def coordinator_approve(
 def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
     from cipherdag.deployment.shared_folder import connected_sites
-    from cipherdag.privacy.keys.identity import fingerprint
-    from cipherdag.privacy.keys.pairing import pairing_code
+    from cipherdag.privacy.keys.identity import fingerprint, pairing_code
 
     study = folder.study()
     connected = connected_sites(folder.path, study, folder.share) if live else None
@@ -215,8 +214,7 @@ def coordinator_start(folder: CoordinatorFolder) -> None:
 def _confirm(request: Request, codes: tuple[str, ...], *, quiet: bool) -> set[str]:
     """The codes of a request that were given, or are typed now as the site reads them aloud."""
     from cipherdag.errors import SignatureError
-    from cipherdag.privacy.keys.identity import fingerprint
-    from cipherdag.privacy.keys.pairing import mismatch
+    from cipherdag.privacy.keys.identity import fingerprint, mismatch
 
     versions = ", ".join(f"{name} {each}" for name, each in sorted(request.versions.items()))
     click.echo(f"site '{request.name}' of '{request.organisation}', with {versions}", err=quiet)

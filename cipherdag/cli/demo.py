@@ -85,11 +85,7 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
 
 
 def _compare(by_bits: CausalGraph, masked: CausalGraph, encrypted: CausalGraph) -> None:
-    """Say in what the three graphs differ.
-
-    Raises:
-        AggregateRangeError: The two protections disagree on the same sums.
-    """
+    """Say how the three graphs differ; AggregateRangeError where the protections disagree."""
     if masked != encrypted:
         raise AggregateRangeError("the two protections disagree")
     bits, sums = (_pairs(graph) for graph in (by_bits, masked))

@@ -218,11 +218,7 @@ def execute(
 
 
 def resume_run(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None:
-    """Go on with the run that a folder keeps, and save its result there, or where ``out`` says.
-
-    Raises:
-        OutputError: The folder keeps no run, or one over other data.
-    """
+    """Go on with the run that a folder keeps, and save it there or in ``out``; or OutputError."""
     from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import UNFINISHED, new_result_folder, read_run_toml
 

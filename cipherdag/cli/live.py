@@ -49,10 +49,7 @@ class LiveState:
         round: The round in progress; 0 before the first.
         rounds: Rounds finished since it began.
         number: Number, in the run, of the last round that finished.
-        values: Values that each site has answered.
-        sent: Bytes that left each site.
         present: Sites whose answers are in the last sum.
-        skeleton: The last skeleton that was asked about.
         names: The variables in the order of their positions; empty where only sites know them.
     """
 
@@ -149,7 +146,7 @@ def live_part(state: LiveState) -> str:
     from cipherdag.graphs.drawing.communities import overview
     from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
     from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.pages.rendering import render
+    from cipherdag.pages.files import render
 
     skeleton, picture = state.skeleton, None
     if skeleton is not None and skeleton.n_edges <= CROWDED * skeleton.n_variables:
@@ -169,7 +166,7 @@ def live_part(state: LiveState) -> str:
 
 def live_page() -> str:
     """The page that asks for the changing part again and again."""
-    from cipherdag.pages.rendering import render
+    from cipherdag.pages.files import render
 
     return render("live.html.j2", scripts=("live.js",), title="cipherdag live")
 

@@ -63,10 +63,7 @@ def cli() -> None:
 
 for command in (
     resumable_group(
-        "run",
-        run_command,
-        "Run an algorithm over several sites' files",
-        takes_files=True,
+        "run", run_command, "Run an algorithm over several sites' files", takes_files=True
     ),
     resumable_group(
         "simulate",
@@ -178,12 +175,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 
 @graph.command("export")
 @click.argument("folder", type=EXISTING_FOLDER)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(tuple(EXPORTS)),
-    required=True,
-)
+@click.option("--format", "kind", type=click.Choice(tuple(EXPORTS)), required=True)
 @click.option("--dag", is_flag=True, help="Write a DAG of the class that the graph stands for.")
 @click.option("--out", type=NEW_FILE, required=True, help="File to write.")
 @OVERWRITE

@@ -74,11 +74,7 @@ PROTECTION = click.Option(
     help="Protection of what sites send; none is for debugging only.",
 )
 SEED = click.Option(
-    ["--seed"],
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the run.",
+    ["--seed"], type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the run."
 )
 
 
@@ -118,11 +114,7 @@ def folder_option(opened: Callable[[Path], Any] = Path) -> click.Option:
 def out_options() -> list[click.Option]:
     """Options for the destination of a result."""
     return [
-        click.Option(
-            ["--out"],
-            type=click.Path(path_type=Path),
-            help="Folder for the result.",
-        ),
+        click.Option(["--out"], type=click.Path(path_type=Path), help="Folder for the result."),
         click.Option(["--json", "as_json"], is_flag=True, help="One JSON object per line."),
         click.Option(["--force"], is_flag=True, help="Overwrite a result that is in --out."),
     ]

@@ -285,12 +285,7 @@ def _option(parameter: Parameter) -> click.Option:
 
 
 def graph_of(source: Path) -> CausalGraph:
-    """The graph of a result folder or of a CSV of edges.
-
-    Raises:
-        GraphError: The file holds none.
-        OutputError: The folder holds none.
-    """
+    """The graph of a result folder or a CSV of edges; GraphError or OutputError without one."""
     from cipherdag.graphs.graph import CausalGraph
 
     if source.is_dir():

@@ -188,7 +188,7 @@ def site_activate(
 ) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate, code_of_renewal
-    from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
+    from cipherdag.privacy.keys.identity import STUDY_WORDS, pairing_code
 
     code = code or code_of_renewal(folder, approval) or click.prompt("The coordinator's code")
     done = activate(folder, approval, code=code, study_code=study_code)
@@ -302,14 +302,14 @@ def site_result(
 
 def coded(path: Path, fingerprint: str) -> Coded:
     """What was written, and the code of its key, as they are printed."""
-    from cipherdag.privacy.keys.pairing import pairing_code
+    from cipherdag.privacy.keys.identity import pairing_code
 
     return Coded(str(path), pairing_code(fingerprint), fingerprint.upper())
 
 
 def code_lines(whose: str, fingerprint: str, words: int | None = None) -> str:
     """The lines to read aloud: the code of words, and the whole fingerprint."""
-    from cipherdag.privacy.keys.pairing import KEY_WORDS, pairing_code
+    from cipherdag.privacy.keys.identity import KEY_WORDS, pairing_code
 
     code = pairing_code(fingerprint, words or KEY_WORDS)
     return f"  {whose} code         {code}\n  {whose} fingerprint  {fingerprint.upper()}"

@@ -120,12 +120,7 @@ class TerminalView:
     """
 
     def __init__(
-        self,
-        run: LiveRun,
-        n_sites: int,
-        *,
-        console: Console | None = None,
-        most: int | None = None,
+        self, run: LiveRun, n_sites: int, *, console: Console | None = None, most: int | None = None
     ) -> None:
         self._run = run
         self._most = most

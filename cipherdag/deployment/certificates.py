@@ -26,7 +26,7 @@ from cryptography.x509 import Certificate, CertificateSigningRequest
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
-from cipherdag.privacy.keys.pairing import same_fingerprint
+from cipherdag.privacy.keys.identity import same_fingerprint
 from cipherdag.protocol.answering import AUTHORITY_OF
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.sites.study.study import Request
@@ -86,9 +86,7 @@ def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     text = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode("ascii")
     write_whole(path, text)
     return key
@@ -195,10 +193,8 @@ def _pem(certificate: Certificate) -> str:
 def check_certificate_request(request: Request) -> x509.CertificateSigningRequest:
     """A request for a certificate of just this site.
 
-    Raises:
-        MalformedMessageError: It cannot be read.
-        SignatureError: It is for another name, asks for more than a name, is not signed by its
-            key, or its key is not on the curve P-256.
+    Raises MalformedMessageError where it cannot be read, and SignatureError where it is for another
+    name, asks for more than a name, is not signed by its key, or its key is not on the curve P-256.
     """
     if len(request.certificate_request) > MAX_PEM_BYTES:
         raise MalformedMessageError("the certificate request is longer than one can be")
@@ -210,10 +206,7 @@ def check_certificate_request(request: Request) -> x509.CertificateSigningReques
         raise MalformedMessageError("the certificate request cannot be read") from None
     strong = isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
     names = {attribute.oid: attribute.value for attribute in asked.subject}
-    expected = {
-        NameOID.COMMON_NAME: request.name,
-        NameOID.ORGANIZATION_NAME: request.organisation,
-    }
+    expected = {NameOID.COMMON_NAME: request.name, NameOID.ORGANIZATION_NAME: request.organisation}
     if names != expected or len(asked.subject) != len(expected) or len(asked.extensions):
         raise SignatureError(
             "the certificate request is for another name or organisation than the request",
@@ -233,10 +226,8 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
     """Refuse a certificate that is another site's, or of another root.
 
     The chain is the site's certificate and the authority's, PEM; the root a fingerprint,
-    hexadecimal; the key the one that the site asked a certificate for.
-
-    Raises:
-        SignatureError: The certificate is for another name or key, or of another root.
+    hexadecimal; the key the one that the site asked a certificate for. Raises SignatureError where
+    the certificate is for another name or key, or of another root.
     """
     certificate, authority = certificates_of(chain, name)
     if not same_fingerprint(authority.fingerprint(hashes.SHA256()).hex(), root):
@@ -255,10 +246,8 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
 def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str = "") -> None:
     """Refuse a certificate that is not valid at a time, which one of two clocks may get wrong.
 
-    It is a site's certificate; for the server's a ``remedy`` is given.
-
-    Raises:
-        SiteNotReadyError: It is not valid yet, or not any more.
+    It is a site's certificate; for the server's a ``remedy`` is given. Raises SiteNotReadyError
+    where it is not valid yet, or not any more.
     """
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < begins:
@@ -280,11 +269,7 @@ def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str 
 
 
 def certificates_of(chain: bytes, name: str) -> tuple[x509.Certificate, x509.Certificate]:
-    """The certificate of a site and that of its authority, unchecked.
-
-    Raises:
-        SignatureError: There are not these two.
-    """
+    """The certificate of a site and its authority's, unchecked; SignatureError without both."""
     try:
         if len(chain) > MAX_PEM_BYTES:
             raise ValueError  # noqa: TRY301 - as whatever is no chain

@@ -236,10 +236,8 @@ class CoordinatorFolder:
     def renew(self, *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
         """Issue new certificates for the keys that all sites and the server have.
 
-        Returned is the approval to send, for every site.
-
-        Raises:
-            ParameterError: Over files there are no certificates.
+        Returned is the approval to send, for every site. Raises ParameterError where over files
+        there are no certificates.
         """
         self.study()
         with locked(self.path / ".lock"):
@@ -259,10 +257,8 @@ class CoordinatorFolder:
     def revoke(self, name: str) -> dict[str, Path]:
         """Revoke a site; a server that runs closes its connection.
 
-        Returned is the new approval to send, for every remaining site.
-
-        Raises:
-            ParameterError: There is no such site.
+        Returned is the new approval to send, for every remaining site. Raises ParameterError where
+        there is no such site.
         """
         self.study()
         with locked(self.path / ".lock"):

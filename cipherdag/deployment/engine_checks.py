@@ -59,11 +59,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, path: Path) -> EngineRecord:
-        """Read the record of a file; an empty one if the file does not exist.
-
-        Raises:
-            SiteNotReadyError: It cannot be read.
-        """
+        """Read the record of a file, empty if there is none; or raise SiteNotReadyError."""
         if not path.exists():
             return cls()
         try:
@@ -108,10 +104,8 @@ def _now() -> str:
 def engine_address(site: SiteFolder, study: Study | None) -> Address:
     """Whom the process connects to, with which certificate, and what it must not open.
 
-    Without a study the process is only tried, and connects to nobody.
-
-    Raises:
-        SiteNotReadyError: The site has no certificate, or one that is not valid now.
+    Without a study the process is only tried, and connects to nobody. Raises SiteNotReadyError
+    where the site has no certificate, or one that is not valid now.
     """
     settings = site.settings()
     protected = tuple(str(path) for path in site.protected(settings))

@@ -24,12 +24,8 @@ from cipherdag.deployment.certificates import (
     request_certificate,
 )
 from cipherdag.deployment.shared_folder import install_answer, public_keys
-from cipherdag.errors import (
-    ReplayError,
-    SignatureError,
-    SiteNotReadyError,
-)
-from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
+from cipherdag.errors import ReplayError, SignatureError, SiteNotReadyError
+from cipherdag.privacy.keys.identity import STUDY_WORDS, mismatch
 from cipherdag.program.versions import package_versions, require_flare
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.sites.private_files import START_LOCK, is_locked
@@ -64,10 +60,8 @@ class Activation:
 def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, Request]:
     """Write the request of a site; its keys are made on the first call and kept.
 
-    It is ``NAME.request`` in the folder by default.
-
-    Raises:
-        SiteNotReadyError: The settings are not valid, or FLARE is needed and not installed.
+    It is ``NAME.request`` in the folder by default. Raises SiteNotReadyError where the settings are
+    not valid, or FLARE is needed and not installed.
     """
     settings = site.settings()
     request = new_request(
@@ -104,11 +98,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     engine = settings.engine
     approval = read_file(path, Approval)
     study = check_approval(
-        approval,
-        site=settings.name,
-        identity=identity.public,
-        code=code,
-        study=settings.study,
+        approval, site=settings.name, identity=identity.public, code=code, study=settings.study
     )
     if study_code:
         _compare_studies(study, study_code)
@@ -137,10 +127,7 @@ def code_of_renewal(site: SiteFolder, path: Path) -> str:
     """The coordinator's fingerprint that the site pinned, where an approval changes no study.
 
     Empty where the approval holds another study than the active one, so that a person has to
-    compare codes.
-
-    Raises:
-        MalformedMessageError: It is not an approval.
+    compare codes. Raises MalformedMessageError where it is not an approval.
     """
     signed = read_file(path, Approval).signed
     if not site.study_path.exists() or read_file(site.study_path, SignedStudy) != signed:

@@ -31,7 +31,7 @@ from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.program.versions import require_flare
 from cipherdag.protocol.answering import holder_of, shown_certificate, study_of
 from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
-from cipherdag.protocol.engines.files_site import FilesSite
+from cipherdag.protocol.engines.files import FilesSite
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import Approvals, how_to_decide
@@ -64,13 +64,10 @@ def start(
 
     ``stopped`` waits for some seconds and says whether to stop. ``announce`` hears once of a plan
     that waits for a person, and so does the site's program `NOTICE_FILE`; it also hears news of the
-    connection. At a ``door`` the engine's process of
-    another user connects; without one this process starts it.
-
-    Raises:
-        SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
-            others, or it runs already.
-        SiteUnreachableError: The engine's process ended by itself.
+    connection. At a ``door`` the engine's process of another user connects; without one this
+    process starts it. Raises SiteNotReadyError where the site is not activated, its policy is not
+    valid, a key is open to others, or it runs already, and SiteUnreachableError where the engine's
+    process ended by itself.
     """
     leave_no_core()
     study = site.study()
@@ -146,10 +143,7 @@ def _notify(program: Path, session: str) -> None:
 
 
 def expiring(
-    certificate: Path | None,
-    clock: Callable[[], datetime] = utc_now,
-    *,
-    server: bool = False,
+    certificate: Path | None, clock: Callable[[], datetime] = utc_now, *, server: bool = False
 ) -> Iterator[list[str]]:
     """Yield at each step, once a day, a sentence on a certificate that soon expires, else nothing.
 
@@ -199,11 +193,7 @@ def _flare(
 
 
 def _folder(
-    site: SiteFolder,
-    study: Study,
-    handler: KeptSite,
-    announce: Announce,
-    up: contextlib.ExitStack,
+    site: SiteFolder, study: Study, handler: KeptSite, announce: Announce, up: contextlib.ExitStack
 ) -> tuple[FilesSite, SiteUnreachableError]:
     """What looks into the shared folder, and what to say if it ends by itself."""
     settings = site.settings()

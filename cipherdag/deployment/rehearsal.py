@@ -60,12 +60,7 @@ class _Zeros(SiteView):
 
 
 def rehearse(protection: Protection) -> None:
-    """Sum zeros once.
-
-    Raises:
-        AggregateRangeError: The sum is not zero.
-        CipherdagError: Whatever else would stop a run on this machine.
-    """
+    """Sum zeros once; raises whatever would stop a run on this machine."""
     coordinator = SigningIdentity.generate()
     keys = {name: SigningIdentity.generate() for name in NAMES}
     pinned = {name: key.public for name, key in keys.items()}

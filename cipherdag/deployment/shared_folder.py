@@ -31,8 +31,6 @@ from cipherdag.errors import (
     SiteNotReadyError,
     writing,
 )
-from cipherdag.privacy.draws import fresh_bytes, recorded, repeated
-from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import (
     MLKEM_CIPHERTEXT_BYTES,
     SECRET_KEY_BYTES,
@@ -42,7 +40,8 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.secrecy import open_to_others
+from cipherdag.privacy.secrecy import fresh_bytes, open_to_others, recorded, repeated
+from cipherdag.privacy.wire import transcript
 from cipherdag.program.versions import require_flare
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.engine import Engine
@@ -191,12 +190,7 @@ def _about(study: Study, site: str, public: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a private file.
-
-    Raises:
-        SiteNotReadyError: It cannot be read, or is not what was written.
-        PolicyRefusedError: Others can read it.
-    """
+    """A private file's content; SiteNotReadyError, or PolicyRefusedError if open to others."""
     try:
         mode, content = path.stat().st_mode, bytes.fromhex(path.read_text("ascii"))
     except (OSError, ValueError) as error:
@@ -219,10 +213,8 @@ def study_engine(folder: Path, study: Study, share: Path, *, start_s: float) -> 
     """The engine that the study names, with a link to every site.
 
     Server and sites may take ``start_s`` seconds to come up; over files there is a shared folder.
-
-    Raises:
-        SiteNotReadyError: The engine's package is not installed here, or a key is gone.
-        SiteUnreachableError: The coordinator's server does not answer.
+    Raises SiteNotReadyError where the engine's package is not installed here, or a key is gone, and
+    SiteUnreachableError where the coordinator's server does not answer.
     """
     if study.engine == "files":
         with files_engine(folder, share, study) as files:

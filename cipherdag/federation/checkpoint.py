@@ -93,11 +93,7 @@ class Checkpoint:
         return tuple(each.report for each in self.earlier)
 
     def write(self, entry: Entry) -> None:
-        """Keep a round that ended; other entries are dropped, as a new session does not use them.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Keep a round that ended, or raise OutputError; a new session needs no other entries."""
         if isinstance(entry, Summed):
             self._append(entry)
 
@@ -139,11 +135,7 @@ def open_checkpoint(
     folder: Path,
     source: Mapping[str, Any],
 ) -> Checkpoint:
-    """The checkpoint of a run of an algorithm in a folder, or a new one.
-
-    Raises:
-        OutputError: The folder keeps another run, or cannot be written or read.
-    """
+    """A run's checkpoint in a folder, or a new one; OutputError where it keeps another run."""
     begun = Beginning(
         algorithm=algorithm.name,
         parameters=msgspec.to_builtins(algorithm),
@@ -167,11 +159,7 @@ def open_checkpoint(
 
 
 def read_rounds(folder: Path) -> list[CheckpointRound]:
-    """Read the saved rounds of a run, oldest first; a truncated last line is left out.
-
-    Raises:
-        OutputError: The file cannot be read.
-    """
+    """The saved rounds of a run, oldest first, without a truncated last line; or an OutputError."""
     path = folder / UNFINISHED / ROUNDS_FILE
     try:
         return read_entries(path, CheckpointRound)

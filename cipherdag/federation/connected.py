@@ -61,18 +61,9 @@ RUN_LOCK = ".running"
 
 @dataclass(frozen=True, slots=True)
 class ConnectedFederation:
-    """The sites of a coordinator's study; make one with `Federation.connect`.
+    """The sites of a coordinator's study; make one with `Federation.connect`, which see.
 
-    Attributes:
-        protection: ``masking`` or ``bfv``; ``none`` only if study and every site allow it.
-        timeout_s: Seconds to wait for the slowest site in a step of a round.
-        start_s: Seconds that server and sites may take to come up.
-        approval_s: Seconds to wait for the people at the sites who decide on a plan.
-        purpose: What results are for, in words that these people read.
-        requester: Who asks for them, likewise.
-        lacking: For sites that lack variables the identifiers of these, from 1; the sites' schema
-            says the same.
-        visits: The sites whose rows are visits of patients.
+    Server and sites may take ``start_s`` seconds to come up.
     """
 
     folder: CoordinatorFolder
@@ -93,9 +84,8 @@ class ConnectedFederation:
     def plan(self, algorithm: Algorithm[Any, Any] | str, *, seed: int = 0) -> Plan:
         """Make the plan that the sites would be asked to carry out; nothing is sent.
 
-        Args:
-            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``, or its name.
-            seed: Seed of everything that draws at random in the algorithm.
+        The algorithm is one such as ``FedPC(alpha=0.01)``, or a name; ``seed`` is that of all that
+        it draws at random.
 
         Raises:
             ParameterError: There is no purpose, the algorithm is not installed, it needs every

@@ -128,29 +128,17 @@ class Federation(LocalSites):
         policy: Policy | None = None,
         relations: bool = True,
     ) -> Federation:
-        """Sites that each hold a part of one table.
+        """Sites that each hold a part of one table; other arguments are those of `simulate`.
 
-        Args:
-            data: The whole table.
-            n_sites: Number of sites.
-            seed: Seed of the split.
-            schema: As for `simulate`.
-            labels: As for `simulate`.
-            interventions: As for `simulate`.
-            patient: As for `simulate`; a patient's rows stay together.
-            deal: ``uneven``: unevenly, at least n / (2 n_sites) rows each (FedPC, section 4.1.1);
-                or evenly with every regime of interventions divided (``horizontal``) or dealt out
-                whole (``vertical``; Fed-CD, section 3).
-            protection: As for `simulate`.
-            device: As for `simulate`.
-            policy: As for `simulate`.
-            relations: As for `simulate`.
+        ``deal`` is ``uneven``: at least n / (2 n_sites) rows each (FedPC, section 4.1.1); or even,
+        with every regime of interventions divided (``horizontal``) or dealt out whole
+        (``vertical``; Fed-CD, section 3). The rows of a ``patient`` stay together.
 
         Raises:
             ParameterError: The seed is no whole number from 0, the number of sites is none, or the
                 rows are too few.
         """
-        from cipherdag.federation.splitting import split_patients, split_regimes, split_rows
+        from cipherdag.federation.site import split_patients, split_regimes, split_rows
 
         if whole_number(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")

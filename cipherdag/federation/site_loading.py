@@ -1,8 +1,4 @@
-"""Loading of the tables of sites in this process, and what is odd about them, before a run.
-
-Leaks:
-    Nothing: all data lie in this process.
-"""
+"""Site tables from files and DataFrames, all of which lie in this process."""
 
 from __future__ import annotations
 
@@ -51,12 +47,9 @@ def named_sources(
 ) -> Mapping[str, Data]:
     """Sources by site; those of a list are called site-1, site-2 and so on. No file is read yet.
 
-    One frame is divided by the column that says the site.
-
-    Raises:
-        ParameterError: ``data`` is one source, not several, or cannot be divided by the column; or
-            no site may have one of the names.
-        CohortError: There is no source.
+    One frame is divided by the column that says the site. Raises ParameterError where ``data`` is
+    one source, not several, or cannot be divided by the column; or no site may have one of the
+    names, and CohortError where there is no source.
     """
     if column is not None:
         data = parts_by(data, column)
@@ -209,9 +202,7 @@ def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
     return {name: replace(table, schema=extended) for name, table in tables.items()}
 
 
-def without_constants(
-    tables: Mapping[str, SiteTable],
-) -> dict[str, SiteTable]:
+def without_constants(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
     """The tables without columns that vary at no site; columns constant at some sites are marked.
 
     Raises:

@@ -77,11 +77,7 @@ def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
 
 
 def checked_names(nodes: Iterable[str], size: int) -> tuple[str, ...]:
-    """The names of a graph.
-
-    Raises:
-        GraphError: Another number of names, or one is repeated or cannot be written.
-    """
+    """A graph's names; GraphError at another number, a repetition, or one not to be written."""
     names = tuple(nodes)
     if len(names) != size:
         raise GraphError(f"{len(names)} names do not fit a matrix of shape {(size, size)}")
@@ -100,24 +96,14 @@ def quoted(names: list[str]) -> str:
 
 
 def edges_from_csv(
-    text: str,
-    *,
-    nodes: Sequence[str] | None = None,
-    marks: Sequence[str] = ("-->", "---"),
+    text: str, *, nodes: Sequence[str] | None = None, marks: Sequence[str] = ("-->", "---")
 ) -> list[tuple[str, str, str]]:
-    """Edges of a CSV with the columns ``from,to,mark`` or, all directed, ``parent,child``.
+    """Edges (source, target, mark) of a CSV: ``from,to,mark`` or, all directed, ``parent,child``.
 
-    Args:
-        text: The content of the file; further columns are ignored.
-        nodes: The variables, if they are declared: a name that is none of them is tried again
-            without surrounding white space and in Unicode form C, as names are compared everywhere.
-        marks: Marks that an edge may have.
-
-    An apostrophe that `cipherdag.pages.files.csv_text` put in front of a name is taken off, unless
-    only the name with it is declared.
-
-    Returns:
-        (source, target, mark) of every line.
+    Further columns are ignored, and marks are those of ``marks``. If variables are declared, a name
+    that is none of them is tried again without surrounding white space and in Unicode form C, as
+    names are compared everywhere. An apostrophe that `cipherdag.pages.files.csv_text` put in front
+    of a name is taken off, unless only the name with it is declared.
 
     Raises:
         GraphError: Another header, an unknown mark, or a line that is too short, by its number.
@@ -134,10 +120,9 @@ def edges_from_csv(
 def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
     """Edges of a networkx graph, or of an object that is one, such as a DAG or PDAG of pgmpy.
 
-    Args:
-        graph: A ``Graph`` or ``DiGraph``. The attribute ``mark`` of an edge counts where it is
-            there, with ``source`` and ``target`` if these are. Else an edge of a ``Graph``, and two
-            arcs that join a pair both ways, have the mark ``---``.
+    The attribute ``mark`` of an edge counts where it is there, with ``source`` and ``target`` if
+    these are. Else an edge of a ``Graph``, and two arcs that join a pair both ways, have the mark
+    ``---``.
 
     Raises:
         GraphError: It is no networkx graph, or a multigraph.

@@ -31,11 +31,7 @@ def _square(matrix: Matrix) -> Matrix:
 
 
 def checked_arcs(arcs: ArrayLike) -> BoolMatrix:
-    """A copy as a boolean matrix of arcs.
-
-    Raises:
-        GraphError: Not a square matrix, or an edge from a variable to itself.
-    """
+    """A copy as a boolean matrix of arcs; raises GraphError if it is not square or has a loop."""
     matrix = _square(np.array(arcs, dtype=np.bool_))
     if matrix.diagonal().any():
         first = int(np.flatnonzero(matrix.diagonal())[0])

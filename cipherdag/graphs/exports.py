@@ -110,11 +110,7 @@ def to_pgmpy(graph: MixedGraph) -> Any:
 
 
 def to_causallearn(graph: MixedGraph) -> Any:
-    """A ``GeneralGraph`` of causal-learn, which holds every mark.
-
-    Raises:
-        OutputError: causal-learn is not installed.
-    """
+    """A ``GeneralGraph`` of causal-learn, which holds every mark; or an OutputError without it."""
     try:
         from causallearn.graph.Edge import Edge as Joined
         from causallearn.graph.Endpoint import Endpoint
@@ -280,8 +276,7 @@ def _not_installed(package: str) -> OutputError:
 def _dagitty_quoted(name: str) -> str:
     if name.endswith("\\"):
         raise OutputError(
-            f"dagitty cannot read the name '{name}', which ends in a backslash",
-            remedy=_RENAME,
+            f"dagitty cannot read the name '{name}', which ends in a backslash", remedy=_RENAME
         )
     if name in _DAGITTY_WORDS:
         raise OutputError(f"dagitty takes the name '{name}' for a setting", remedy=_RENAME)

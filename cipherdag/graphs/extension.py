@@ -71,13 +71,11 @@ def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Bo
 
 
 def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
-    """All edges directed as the original FedPC program does, which **may leave directed cycles**.
+    """All edges directed as the original FedPC program does, shape (p, p).
 
     Repeatedly, of the variables with an undirected edge, the one with the most directed parents
-    (ties: the first) gets all its undirected edges directed away from it.
-
-    Returns:
-        Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
+    (ties: the first) gets all its undirected edges directed away from it. That **may leave directed
+    cycles**.
     """
     graph = checked_arcs(arcs)
     while (undirected := graph & graph.T).any():
@@ -95,11 +93,9 @@ def directed_to_the_end(
     Dor and Tarsi: take the sink that adds the fewest, direct its undirected edges into it, remove
     it, repeat. So there are no further colliders where the graph has a consistent extension.
 
-    Open triples may be colliders or not: these count only between sinks that add equally many
-    other colliders. Among equal sinks the lowest ``rank``, shape (p,), goes first.
-
-    Raises:
-        GraphError: The arrows form a cycle.
+    Open triples may be colliders or not: these count only between sinks that add equally many other
+    colliders. Among equal sinks the lowest ``rank``, shape (p,), goes first. Raises GraphError
+    where the arrows form a cycle.
     """
     first = rank.tolist()
     left = _Remaining(arcs, open_triples)

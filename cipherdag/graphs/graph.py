@@ -79,10 +79,7 @@ class CausalGraph(MixedGraph):
 
     @classmethod
     def from_edges(
-        cls,
-        nodes: Iterable[str],
-        directed: Iterable[Pair] = (),
-        undirected: Iterable[Pair] = (),
+        cls, nodes: Iterable[str], directed: Iterable[Pair] = (), undirected: Iterable[Pair] = ()
     ) -> Self:
         """A graph from pairs of names.
 
@@ -105,11 +102,7 @@ class CausalGraph(MixedGraph):
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        """Read what `dumps` wrote, as the kind of graph that it says to be.
-
-        Raises:
-            GraphError: It is something else, or not of that kind.
-        """
+        """What `dumps` wrote, as the kind of graph that it says to be, or a GraphError."""
         try:
             read = from_json(text, _Written)
         except ValueError as error:
@@ -158,11 +151,7 @@ class CausalGraph(MixedGraph):
         return CausalGraph.from_arcs(self.nodes, self.arcs | cyclic_arrows(self.arcs).T)
 
     def to_cpdag(self) -> CPDAG:
-        """The CPDAG of this DAG: unshielded colliders, completed by Meek's rules.
-
-        Raises:
-            GraphError: This is no DAG.
-        """
+        """The CPDAG of this DAG, by Meek's rules from its unshielded colliders; or a GraphError."""
         return CPDAG.from_arcs(self.nodes, cpdag_of(self.arcs))
 
     def to_dag(self) -> CausalGraph:
@@ -270,9 +259,5 @@ def kind_named(kind: str) -> type[CausalGraph]:
 
 
 def class_of_dags(nodes: Iterable[str], arcs: BoolMatrix) -> MPDAG:
-    """The class of DAGs that a matrix is: a `CPDAG`, or else an `MPDAG`.
-
-    Raises:
-        GraphError: It is neither.
-    """
+    """The class of DAGs that a matrix is, a `CPDAG` or else an `MPDAG`; or raises GraphError."""
     return (CPDAG if is_completed(arcs) else MPDAG).from_arcs(nodes, arcs)

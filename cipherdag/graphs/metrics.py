@@ -143,11 +143,7 @@ def compare_pags(learned: PartialMixedGraph, truth: PartialMixedGraph) -> PAGMet
 
 
 def require_graph(other: object) -> None:
-    """Refuse what is no graph, such as a list of edges, in a comparison of graphs.
-
-    Raises:
-        GraphError: It is none.
-    """
+    """Raise GraphError for what is no graph, such as a list of edges, in a comparison of graphs."""
     if not isinstance(other, MixedGraph):
         raise GraphError(
             f"a graph is compared with a graph, not with an object of type {type(other).__name__}",

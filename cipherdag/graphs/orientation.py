@@ -184,11 +184,7 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
 
 
 def cpdag_of(dag: ArrayLike) -> BoolMatrix:
-    """The CPDAG of a DAG: its unshielded colliders, completed by Meek's rules 1 to 3.
-
-    Raises:
-        GraphError: Not a DAG.
-    """
+    """A DAG's CPDAG: its unshielded colliders, completed by Meek's rules 1 to 3; or GraphError."""
     arcs = checked_arcs(dag)
     if (arcs & arcs.T).any() or topological_order(arcs) is None:
         raise GraphError("only a DAG has a CPDAG; this graph has a cycle or an undirected edge")
@@ -197,11 +193,7 @@ def cpdag_of(dag: ArrayLike) -> BoolMatrix:
 
 
 def strength_of(triple: Triple, strength: Strengths | None) -> float:
-    """The strength of a triple, or else of its pair.
-
-    Raises:
-        ParameterError: It is missing or not a number.
-    """
+    """The strength of a triple, or else of its pair; ParameterError where there is no number."""
     pair = (triple[0], triple[2])
     strengths: Mapping[Any, float] = {} if strength is None else strength
     value = strengths.get(triple, strengths.get(pair, math.nan))

@@ -1,21 +1,33 @@
-"""Files written whole or not at all, unambiguous JSON, and CSV that no spreadsheet computes.
+"""Pages that open offline, files written whole or not at all, JSON, and CSV without formulas.
+
+A page is one file, with its own style and script and no other.
 
 Source: OWASP, "CSV Injection".
 """
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import os
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
+
+from cipherdag.pages.numerals import moment, probability, shown, size
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # apostrophes too, so that one more can be taken off
 _EDGES = ("-->", "---")  # marks of edges begin as a formula does, but are none
@@ -46,10 +58,8 @@ def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -
     """Write a temporary file and rename it, so that a full disk leaves the old content.
 
     A link is followed; a device or a pipe is written directly. The mode, less the system's umask,
-    says who may read and write it; by default only its owner.
-
-    Raises:
-        OSError: It cannot be written.
+    says who may read and write it; by default only its owner. Raises OSError where it cannot be
+    written.
     """
     data = content.encode() if isinstance(content, str) else content
     target = Path(path)
@@ -94,14 +104,66 @@ def from_json(text: str | bytes, kind: Any = Any) -> Any:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """A value as a JSON text, which every reader of JSON accepts.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
+    """A value as a JSON text for every reader; raises ValueError at a number that is not finite."""
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _named_once(pairs: Sequence[tuple[str, Any]]) -> None:
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a key is named twice")
+
+
+def render(
+    template: str, *, scripts: Sequence[str] = ("page.js", "graph.js"), **content: Any
+) -> str:
+    """A page; every value is escaped, and a value that is missing is an error.
+
+    Scripts are files in ``templates`` that the page's own script is made of.
+    """
+    from markupsafe import Markup
+
+    picture, script = _asset("picture.css"), Markup("").join(map(_asset, scripts))
+    style = picture + _asset("page.css")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=style,
+            picture_style=picture,
+            script=script,
+            style_hash=_integrity(style),
+            script_hash=_integrity(script),
+            **content,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("cipherdag.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"size": size, "shown": shown, "moment": moment, "p": probability}
+    environment.tests["number"] = lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool)
+    )
+    return environment
+
+
+@cache
+def _asset(name: str) -> Markup:
+    from markupsafe import Markup
+
+    text = resources.files("cipherdag.pages").joinpath("templates", name).read_text("utf-8")
+    return Markup(text)  # noqa: S704  (our own file, the same for every page)
+
+
+def _integrity(text: str) -> str:
+    """What the page's content security policy allows: this text and no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

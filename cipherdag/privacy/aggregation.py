@@ -16,7 +16,6 @@ class Segment:
     """A run of values of one kind inside an answer; all of it is public.
 
     Attributes:
-        length: Number of values.
         bound: Largest value that a site may answer; beyond is refused, never clipped.
         resolution_bits: The grid is ``2**-resolution_bits``; 0 for whole numbers.
         comparison: The answer is 0 or 1 and only "does any site have 1?" is learnt.

@@ -19,10 +19,9 @@ import numpy as np
 
 from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.errors import ProtectionError, ShareError
-from cipherdag.privacy.draws import drawn
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, add, to_signed
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, drawn
 
 MAX_SITES = 100
 """Largest cohort that the noise budget is tested for."""
@@ -60,21 +59,12 @@ class BfvContext(Secret):
 
     @classmethod
     def generate(cls) -> BfvContext:
-        """Fresh keys, tested to leave 5 bits of noise budget after 100 additions.
-
-        Raises:
-            ProtectionError: TenSEAL is not installed, or the test fails.
-        """
+        """Fresh keys, with 5 bits of noise budget after 100 additions; or a ProtectionError."""
         return cls([_fresh(modulus) for modulus in PLAINTEXT_MODULI])
 
     @classmethod
     def from_secret_bytes(cls, content: bytes) -> BfvContext:
-        """Undo `secret_bytes`.
-
-        Raises:
-            ShareError: The bytes are not one key for each plaintext prime.
-            ProtectionError: TenSEAL is not installed, or the noise test fails.
-        """
+        """Undo `secret_bytes`; raises ShareError, and ProtectionError as `generate` does."""
         keys = _coefficients(content, _KEY, len(PLAINTEXT_MODULI))
         fresh = (_fresh(modulus) for modulus in PLAINTEXT_MODULI)
         return cls([_with_key(context, key) for context, key in zip(fresh, keys, strict=True)])
@@ -135,11 +125,7 @@ class BfvCiphertexts:
         _coefficients(share, _CIPHERTEXT, len(list(_rows(lengths))))
 
     def add(self, shares: Mapping[int, bytes], lengths: Sequence[int]) -> bytes:
-        """The sum of encrypted residues of the given plane lengths.
-
-        Raises:
-            ShareError: Naming the share that is cut short or altered.
-        """
+        """The sum of encrypted residues of these plane lengths; a ShareError names a bad share."""
         count = len(list(_rows(lengths)))
         total = np.zeros((count, len(_CIPHERTEXT) * _DEGREE), dtype=np.uint64)
         for position, share in sorted(shares.items()):
@@ -243,10 +229,7 @@ def _framed(context: Any, body: bytes) -> bytes:
 def _parameters(context: Any) -> bytes:
     """A context without keys, as TenSEAL writes it."""
     return context.serialize(
-        save_public_key=False,
-        save_secret_key=False,
-        save_galois_keys=False,
-        save_relin_keys=False,
+        save_public_key=False, save_secret_key=False, save_galois_keys=False, save_relin_keys=False
     )
 
 

@@ -25,12 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, WordVector
-from cipherdag.errors import (
-    AggregateRangeError,
-    BoundExceededError,
-    ParameterError,
-    ShareError,
-)
+from cipherdag.errors import AggregateRangeError, BoundExceededError, ParameterError, ShareError
 from cipherdag.privacy.aggregation import Aggregate, Declaration, Segment
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, head_words
 from cipherdag.privacy.residues import (
@@ -61,10 +56,8 @@ _INT64_LIMIT = 1 << 63
 def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:
     """Number of words in the plane of each modulus, heads included.
 
-    A function of public parameters only.
-
-    Raises:
-        ParameterError: The declaration is impossible, or too large for the moduli.
+    A function of public parameters only. Raises ParameterError where the declaration is impossible,
+    or too large for the moduli.
     """
     return _Layout.of(declaration, moduli).plane_lengths
 
@@ -105,12 +98,9 @@ def encode(
 def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregate:
     """The aggregate that summed words stand for.
 
-    The content has the sums of all sites' words, reduced, as `words_to_bytes` yields them.
-
-    Raises:
-        ShareError: The sum has another length than declared.
-        AggregateRangeError: A check word is not zero, a word not reduced, or a sum is one that
-            the cohort cannot produce.
+    The content has the sums of all sites' words, reduced, as `words_to_bytes` yields them. Raises
+    ShareError where the sum has another length than declared, and AggregateRangeError where a check
+    word is not zero, a word not reduced, or a sum is one that the cohort cannot produce.
     """
     layout = _Layout.of(declaration, moduli)
     planes = _planes(content, layout, moduli)
@@ -132,11 +122,7 @@ def _planes(content: bytes, layout: _Layout, moduli: Moduli) -> list[WordVector]
 
 
 def words_from_bytes(content: bytes, count: int) -> WordVector:
-    """Words of shape (count,) from 8 little-endian bytes each.
-
-    Raises:
-        ShareError: The length is another one.
-    """
+    """Words of shape (count,), 8 little-endian bytes each; raises ShareError at another length."""
     if len(content) != 8 * count:
         raise ShareError(f"cut short or too long: {len(content)} bytes instead of {8 * count}")
     return np.frombuffer(content, dtype="<u8").astype(np.uint64, copy=False)

@@ -23,11 +23,11 @@ import numpy as np
 
 from cipherdag.arrays import WordVector
 from cipherdag.errors import ForgedSumError, KeyAgreementError
-from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.residues import Moduli, inner
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import same_digest
 
 ROW_WORDS = 4096
 """Words of a row: a check word, tags, and values; the last row of a plane may be shorter."""
@@ -82,10 +82,8 @@ class MacKey(Secret):
         """Refuse words that are not the sum over ``n_sites`` sites.
 
         They are said to be the sums of tagged words, plane after plane; the rest is as for `tag`.
-
-        Raises:
-            ForgedSumError: A word is not reduced, a check word not zero, or a tag not that of the
-                sums; a forgery passes with a chance of at most 2**-50.
+        Raises ForgedSumError where a word is not reduced, a check word not zero, or a tag not that
+        of the sums; a forgery passes with a chance of at most 2**-50.
         """
         reduced = bool((words < np.repeat(np.array(moduli, dtype=np.uint64), lengths)).all())
         if not reduced or not all(

@@ -37,10 +37,8 @@ def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tup
     site leaves nothing changes: by leaving out sites, nobody gets more than the next ones in turn.
 
     No party could choose the beacon, of 32 bytes, which is the same for everyone. The step says
-    which question of the plan it is; ``present`` are the positions of the sites still there.
-
-    Raises:
-        ParameterError: There are fewer sites than roles, or no such beacon or step.
+    which question of the plan it is; ``present`` are the positions of the sites still there. Raises
+    ParameterError where there are fewer sites than roles, or no such beacon or step.
     """
     if len(beacon) != KEY_BYTES or not 0 <= step < 1 << 32:
         raise ParameterError("roles follow from a beacon of 32 bytes and a step of 32 bits")
@@ -116,7 +114,6 @@ class KeyBounds:
     """The degree of a sparse key graph, and bounds on the chances that it exposes or fails.
 
     Attributes:
-        n_sites: Sites of the cohort.
         colluders: Sites that may tell the coordinator everything.
         leaving: Sites that may leave in a run, the coordinator's choice: a sum covers the others.
         degree: Number of neighbours: sites that each shares a key with.

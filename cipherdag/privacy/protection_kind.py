@@ -1,4 +1,11 @@
-"""A protection: its name, what is said of it, and how both sides of it are made."""
+"""A protection: its name, what is said of it, and how both sides of it are made; and none at all.
+
+Under `UNPROTECTED`, for simulation and debugging, sums are in the clear.
+
+Leaks:
+    Under `UNPROTECTED` everything: the coordinator and whoever carries the messages read every
+    site's answer. In a comparison the answer is 0 or 1.
+"""
 
 from __future__ import annotations
 
@@ -48,3 +55,30 @@ class ProtectionKind:
         said = (self.name, self.title, self.left, self.shown, self.disclosure)
         if not all(text.strip() for text in said):
             raise ParameterError("a protection has a name, a title, and says what leaves under it")
+
+
+def _site(
+    _: int, __: Mapping[int, PairKey], sum_key: MacKey, ___: bytes, ____: int | None = None
+) -> SiteAggregation:
+    from cipherdag.privacy.sums import SiteAggregation, WordCarrier
+
+    return SiteAggregation(None, sum_key, WordCarrier())
+
+
+def _coordinator() -> CoordinatorAggregation:
+    from cipherdag.privacy.sums import CoordinatorAggregation, WordCarrier
+
+    return CoordinatorAggregation(WordCarrier(), masked=False)
+
+
+UNPROTECTED = ProtectionKind(
+    name="none",
+    title="none",
+    left="IN THE CLEAR",
+    shown="in the clear",
+    disclosure="Answers left the sites in the clear: the coordinator saw every site's answers. "
+    "This is for debugging on made-up data.",
+    site=_site,
+    coordinator=_coordinator,
+    protects=False,
+)

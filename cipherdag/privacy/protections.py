@@ -17,11 +17,7 @@ from typing import Final
 from cipherdag.errors import ProtectionError
 from cipherdag.privacy.protection_kind import ProtectionKind
 
-_FILES = (
-    "masking",
-    "bfv",
-    "unprotected",
-)
+_FILES = ("masking", "bfv", "protection_kind")
 PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType(
     {
         kind.name: kind

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IntegerVector, WordMatrix, WordVector
 from cipherdag.errors import AggregateRangeError
-from cipherdag.privacy.draws import fresh_bytes
+from cipherdag.privacy.secrecy import fresh_bytes
 
 Moduli = tuple[int, ...]
 Draw = Callable[[int], WordVector]
@@ -170,7 +170,6 @@ class Packing:
     """The layout of one segment's numbers in words: number k + j * words is digit j of word k.
 
     Attributes:
-        length: How many numbers.
         base: More than the largest sum of digits.
         lowest: The least number of a site, at most 0.
         digits: How many share a word, at least 1; one by itself stays the residue that it is.
@@ -207,10 +206,7 @@ class Packing:
         return packed
 
     def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector | None:
-        """The sums over that many sites, residues of shape (length,), of summed words.
-
-        None where a word has more than its digits.
-        """
+        """The sums over that many sites, residues; AggregateRangeError at a word too large."""
         if self.digits == 1:
             return words
         values, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False

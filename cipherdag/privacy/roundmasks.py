@@ -30,13 +30,18 @@ from collections.abc import Mapping, Sequence
 from cipherdag.arrays import WordVector
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.aggregation import Declaration
-from cipherdag.privacy.draws import fresh_bytes
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, encode_position
-from cipherdag.privacy.keys.sealing import seal_each, sealing_keys
+from cipherdag.privacy.keys.pairkeys import (
+    KEY_BYTES,
+    PairKey,
+    derive_each,
+    encode_position,
+    seal_each,
+    sealing_keys,
+)
 from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
 from cipherdag.privacy.keystream import COUNTER_BYTES, Keystream, apply_masks
 from cipherdag.privacy.residues import Moduli
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, fresh_bytes
 
 _PURPOSE = b"self mask"
 
@@ -44,10 +49,8 @@ _PURPOSE = b"self mask"
 class RoundMasks(Secret):
     """A site's masks, drawn once for a digest.
 
-    ``index`` is its position. By default the cohort is this site and those with a pair key.
-
-    Raises:
-        CohortError: There is no other site, or a key for none of the cohort.
+    ``index`` is its position. By default the cohort is this site and those with a pair key. Raises
+    CohortError where there is no other site, or a key for none of the cohort.
     """
 
     __slots__ = (

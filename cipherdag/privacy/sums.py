@@ -38,10 +38,10 @@ from cipherdag.privacy.fixedpoint import (
     words_to_bytes,
 )
 from cipherdag.privacy.homomorphic_mac import MacKey
-from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.residues import WORD_MODULI, Moduli, add
 from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed, require_all, strip_masks
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import transcript
 
 
 class Carrier(Protocol):

@@ -1,14 +1,19 @@
-"""How messages travel: strict structs in canonical msgpack, digests, and compressed sums."""
+"""How messages travel: strict structs in canonical msgpack, digests, and compressed sums.
+
+Leaks:
+    A keyed digest shows nothing without its key; equal digests under one key show equal parts.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import zlib
 from typing import Final, TypeVar
 
 import msgspec
 
-from cipherdag.errors import MalformedMessageError
+from cipherdag.errors import MalformedMessageError, ParameterError
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
@@ -24,11 +29,7 @@ def encode(body: Body) -> bytes:
 
 
 def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyType:
-    """Decode strictly, without quoting any content in an error.
-
-    Raises:
-        MalformedMessageError: The bytes are no body of this kind, or more than ``most``.
-    """
+    """Decode strictly, or raise MalformedMessageError, which quotes no content."""
     if most is not None and len(body) > most:
         raise MalformedMessageError(f"the bytes are too many for a {kind.__name__}")
     try:
@@ -69,3 +70,28 @@ def unpack(packed: bytes, length: int, *, exactly: bool = True) -> bytes:
     if not fits or not reader.eof or reader.unused_data:
         raise MalformedMessageError("what was opened last is cut short or too long")
     return content
+
+
+MIN_KEY_BYTES = 16
+
+
+def transcript(*parts: bytes) -> bytes:
+    """All parts, each preceded by its length in 8 bytes: different parts, different bytes."""
+    return b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
+
+
+def keyed_digest(key: bytes, *parts: bytes) -> bytes:
+    """HMAC-SHA256 (RFC 2104) over the length-prefixed parts.
+
+    The key has at least 16 random bytes; number and borders of the parts count. Whoever has the key
+    can test guesses, and to all others the 32 bytes say nothing. Raises ParameterError where the
+    key is too short to be one.
+    """
+    if len(key) < MIN_KEY_BYTES:
+        raise ParameterError(f"a digest key needs at least {MIN_KEY_BYTES} bytes")
+    return hmac.digest(key, transcript(*parts), "sha256")
+
+
+def same_digest(first: bytes, second: bytes) -> bool:
+    """Whether two digests are equal, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(first, second)

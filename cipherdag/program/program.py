@@ -34,10 +34,7 @@ log = logging.getLogger("cipherdag.site")
 
 
 def plan_facts(
-    plan: Plan,
-    n_variables: int,
-    labels: tuple[int, ...] = (),
-    determined: Determined = NOTHING,
+    plan: Plan, n_variables: int, labels: tuple[int, ...] = (), determined: Determined = NOTHING
 ) -> Facts:
     """What the program of a plan knows before its first question, wherever it runs.
 
@@ -94,10 +91,6 @@ Programs = Callable[[Plan, Facts], Program]
 
 def installed_program(plan: Plan, facts: Facts) -> Program:
     """The algorithm of a plan, as this site has it.
-
-    Args:
-        plan: Names the algorithm and its parameters.
-        facts: What the session knows.
 
     Raises:
         ParameterError: The algorithm is not installed, a parameter is unknown or out of range, or

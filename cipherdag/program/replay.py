@@ -37,9 +37,7 @@ class Replay(Generic[Outcome]):
     """
 
     def __init__(
-        self,
-        asking: Generator[Question, FloatVector, Outcome],
-        present: Presence | None = None,
+        self, asking: Generator[Question, FloatVector, Outcome], present: Presence | None = None
     ) -> None:
         self._asking = asking
         self._present = present
@@ -83,10 +81,7 @@ class Replay(Generic[Outcome]):
             return self._question
 
     def go_past(self, earlier: Sequence[EarlierSum]) -> tuple[OpenedSum, ...]:
-        """Feed the generator the earlier sums; the question after them becomes step 1.
-
-        Args:
-            earlier: What sessions before opened, oldest first.
+        """Feed the generator earlier sums, oldest first; the question after them becomes step 1.
 
         Raises:
             OutputError: The program asks other questions than the earlier ones.

@@ -53,12 +53,7 @@ class FinishedRun(Generic[Outcome]):
 
 
 def run_program(session: Session, replay: Replay[Outcome]) -> Outcome:
-    """Ask the sites of an open session all that a program asks.
-
-    Raises:
-        AggregateRangeError: Sums contradict each other.
-        CipherdagError: As `Session.ask`.
-    """
+    """Ask the sites of an open session all that a program asks; raises as `Session.ask`."""
     step, question = 1, replay.advance(1, None)
     while question is not None:
         step, sums = step + 1, session.ask(question, replay.shown)
@@ -68,19 +63,11 @@ def run_program(session: Session, replay: Replay[Outcome]) -> Outcome:
 
 
 def carry_out(
-    session: Session,
-    plan: Plan,
-    programs: Programs,
-    *,
-    opened: Callable[[], int] | None = None,
+    session: Session, plan: Plan, programs: Programs, *, opened: Callable[[], int] | None = None
 ) -> FinishedRun[Outcome]:
-    """Open a session, carry its plan out, and close it.
+    """Open a session, carry its plan out by what ``programs`` makes of it, and close it.
 
-    Args:
-        session: The session.
-        plan: Its plan.
-        programs: Makes the plan's program from what the session knows.
-        opened: Opens the session and says how many variables it has, if not `Session.open`.
+    ``opened`` opens the session in place of `Session.open`, and says how many variables it has.
 
     Raises:
         PrivacyError: A site refused, or a message was altered.

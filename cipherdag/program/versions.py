@@ -28,11 +28,7 @@ def package_versions(packages: Iterable[str] = SHARED_BY_SITES) -> dict[str, str
 
 
 def require_flare() -> None:
-    """Refuse to go on without NVIDIA FLARE.
-
-    Raises:
-        SiteNotReadyError: It is not installed.
-    """
+    """Raise SiteNotReadyError unless NVIDIA FLARE is installed."""
     if _version("nvflare") == ABSENT:
         raise SiteNotReadyError(
             "NVIDIA FLARE is not installed", remedy="Run `pip install 'cipherdag[flare]'`."

@@ -20,11 +20,7 @@ AUTHORITY_OF = "coordinator"
 
 
 def shown_certificate(connection: socket.socket) -> bytes:
-    """The certificate of whoever answers, DER and unverified; empty where it does not speak TLS.
-
-    Args:
-        connection: A new connection, which is closed afterwards.
-    """
+    """Whoever answers' certificate, DER, unverified; empty without TLS. Closes the connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -37,11 +33,7 @@ def shown_certificate(connection: socket.socket) -> bytes:
 
 
 def study_of(certificate: bytes) -> str:
-    """The study whose authority issued a certificate, by its word; empty if it names none.
-
-    Args:
-        certificate: DER, unverified.
-    """
+    """The study whose authority issued a certificate (DER, unverified), by its word; or empty."""
     try:
         issuer = x509.load_der_x509_certificate(certificate).issuer
         (organisation,) = issuer.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
@@ -54,12 +46,7 @@ def study_of(certificate: bytes) -> str:
 
 
 def holder_of(host: str, port: int) -> str:
-    """Who listens on a port of this machine, in words.
-
-    Args:
-        host: An address of this machine.
-        port: The port.
-    """
+    """Who listens on a port of this machine, in words."""
     study = ""
     with contextlib.suppress(OSError):
         connection = socket.create_connection((host, port), timeout=HANDSHAKE_S)

@@ -3,9 +3,6 @@
 A line has all that both signatures cover, so that whoever knows the cohort's keys can check it, in
 any later run of the same sites over the same rows. A bit is looked up by its name
 (`cipherdag.questions.scores.bit_names`) and by the sites that were asked.
-
-Leaks:
-    Nothing: a line says again what its run disclosed.
 """
 
 from __future__ import annotations
@@ -85,7 +82,6 @@ class Context:
         run: Digest of this run's plan and keys, 32 bytes.
         roles: Which sites compute the bits, the same in every run of the cohort.
         identities: The pinned keys of the cohort's sites.
-        names: Their names.
     """
 
     digest: bytes
@@ -122,11 +118,7 @@ class Context:
         return Line(self.run, content, sums, *at, names, said.bits, said.dealt, signatures)
 
     def check(self, line: Line) -> None:
-        """Raise ForgedSumError unless the line is of these rows and its signatures are valid.
-
-        Raises:
-            MalformedMessageError: Its bits or names are cut short.
-        """
+        """Raise ForgedSumError unless signed for these rows; MalformedMessageError if cut short."""
         count, rest = divmod(len(line.names), NAME_BYTES)
         if rest or not count or len(line.bits) != -(-count // 8):
             raise MalformedMessageError("the names or bits of an earlier answer are cut short")
@@ -148,11 +140,7 @@ class Context:
 
 
 class Answers:
-    """Bits that were found before, by name and sites.
-
-    Args:
-        context: The cohort's rows and keys, against which added lines are checked.
-    """
+    """Bits found before, by name and sites; added lines are checked against ``context``."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -160,22 +148,14 @@ class Answers:
         self._bits: dict[tuple[tuple[int, ...], bytes], tuple[bool, Line]] = {}
 
     def add(self, encoded: Iterable[bytes]) -> None:
-        """Take lines over that another party sent, each checked.
-
-        Raises:
-            MalformedMessageError, ForgedSumError: A line is none, or not signed for these rows.
-        """
+        """Take lines over that another party sent, each checked; raises as `check`."""
         for each in encoded:
             line = decode(each, Line)
             self._context.check(line)
             self.hold(line)
 
     def hold(self, line: Line) -> None:
-        """Keep a line; two lines that one computing party signed each are joined into one.
-
-        Raises:
-            ForgedSumError: It contradicts a line that was kept before.
-        """
+        """Keep a line, joined to its other half; raises ForgedSumError where it contradicts one."""
         before = self._lines.get(line.origin)
         if before is not None:
             if replace(before, signatures=line.signatures) != line:
@@ -293,11 +273,7 @@ class Recall:
         return [line for line in record.lines if line.run in runs]
 
     def values(self, found: FloatVector) -> FloatVector:
-        """All bits of the question, 0 or 1, from the bits that were found for ``rest``.
-
-        Raises:
-            ForgedSumError: One differs from what was signed before.
-        """
+        """All bits of the question, 0 or 1, from those found for ``rest``; or a ForgedSumError."""
         bits = self.said.astype(np.float64)
         bits[self.positions] = found
         said = self.said != UNKNOWN

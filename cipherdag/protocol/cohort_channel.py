@@ -53,17 +53,10 @@ class Replies(Generic[Reply]):
 
 
 class CohortChannel:
-    """Exchanges one kind of message with some sites of a cohort.
+    """Exchanges one kind of message with some sites of a cohort, each known by its position in it.
 
-    Args:
-        engine: Carries the messages.
-        identity: The coordinator's signing key, pinned by the sites.
-        cohort: The sites in order.
-        session: Identifier of the session.
-        timeout_s: Seconds to wait for the slowest site.
-
-    Attributes:
-        states: The states that the sites may be in, by `protocol.states`.
+    It waits ``timeout_s`` for the slowest site. ``identity`` is the coordinator's signing key,
+    which the sites pin; ``states`` are those that the sites may be in, by `protocol.states`.
     """
 
     def __init__(
@@ -95,12 +88,7 @@ class CohortChannel:
     def exchange(
         self, operation: Topic, bodies: Mapping[int, Body], kind: type[Reply]
     ) -> Replies[Reply]:
-        """Send each site its message and read the replies.
-
-        Args:
-            operation: What the messages are about.
-            bodies: A message for every site to ask, by position.
-            kind: Type of the replies' bodies.
+        """Send each site, by position, its message and read the replies, of one ``kind``.
 
         Raises:
             PrivacyError: No site admits the message now, so none is sent; see `states.refusal`.

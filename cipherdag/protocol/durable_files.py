@@ -1,8 +1,4 @@
-"""Files and lines that are on the disk whole, or not at all.
-
-Leaks:
-    Nothing: a file is its owner's alone, unless it was made to be given to others.
-"""
+"""Files and lines that are on the disk whole, or not at all; a file is its owner's alone."""
 
 from __future__ import annotations
 
@@ -22,21 +18,13 @@ OPEN = 0o644
 
 
 def write_whole(path: str | Path, content: str | bytes, *, mode: int = OWNER_ONLY) -> None:
-    """Write a file as `replace_file` does.
-
-    Raises:
-        OutputError: It cannot be written.
-    """
+    """Write a file as `replace_file` does; raises OutputError where it cannot be written."""
     with writing(path):
         replace_file(path, content, mode=mode)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that its owner alone may enter, and those above it that are missing.
-
-    Raises:
-        OutputError: It cannot be made.
-    """
+    """Make a folder for its owner alone, and those missing above it, or raise OutputError."""
     with writing(path):
         for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
@@ -70,13 +58,9 @@ def append_entries(path: Path, *entries: msgspec.Struct) -> None:
 
 
 def read_entries(path: Path, kind: Any) -> list[Any]:
-    """The entries of a file of `append_entries`, oldest first.
+    """The entries of a file of `append_entries`, of one type, oldest first; none without a file.
 
     A last line that a crash cut short is cut off the file, if all others are entries.
-
-    Args:
-        path: The file; one that is not there has none.
-        kind: The type of an entry.
 
     Raises:
         OSError: The file cannot be read, or its last line not be cut off.

@@ -25,11 +25,7 @@ _CONNECTED = "200"
 
 
 class ProxyRefusedError(OSError):
-    """The proxy answers, and hands nothing on.
-
-    Args:
-        answer: The first line of its answer, without the protocol; may be empty.
-    """
+    """The proxy hands nothing on; ``answer`` is its first line without the protocol, or empty."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(answer)
@@ -38,13 +34,9 @@ class ProxyRefusedError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class ForwardProxy:
-    """A proxy's address; ``authorization`` is secret and stands in no repr.
+    """A proxy's address, and the environment variable that names it.
 
-    Attributes:
-        host: Its host name.
-        port: Its port.
-        variable: The environment variable that names it.
-        authorization: What it is sent where the address has a user; empty otherwise.
+    ``authorization`` is secret, stands in no repr, and is empty where the address has no user.
     """
 
     host: str
@@ -77,12 +69,7 @@ class ForwardProxy:
 
 
 def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardProxy | None:
-    """The proxy that leads to a host, or none.
-
-    Args:
-        host: Host name of the coordinator.
-        environment: Environment variables.
-    """
+    """The proxy that leads to a host by these environment variables, or none."""
     excepted = next((environment[name] for name in EXCEPT_IN if environment.get(name)), "")
     for ending in filter(None, (name.strip().lower() for name in excepted.split(","))):
         if host.lower().endswith(ending):

@@ -126,8 +126,7 @@ class Record(Protocol):
 class Journal:
     """Appends entries to a file, each on disk before the run goes on; one JSON object a line.
 
-    Args:
-        path: The file, made with mode 0600; entries already in it are read.
+    The file is made with mode 0600; entries already in it are read.
 
     Raises:
         OutputError: The file cannot be written, is not a journal, or another revision began it.
@@ -169,11 +168,7 @@ class Journal:
         return first.plan if isinstance(first, Started) else None
 
     def write(self, entry: Entry) -> None:
-        """Append an entry and see it to the disk.
-
-        Raises:
-            OutputError: The file cannot be written.
-        """
+        """Append an entry and see it to the disk, or raise OutputError."""
         append_entries(self._path, entry)
         self._entries.append(entry)
 
@@ -273,11 +268,7 @@ def received(site: str, reply: bytes) -> Received:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of a run, from the first line of its journal, which stays as it is.
-
-    Raises:
-        OutputError: The file cannot be read, or does not begin with a plan.
-    """
+    """The plan of a run, from its journal's first line, or an OutputError without one."""
     try:
         with path.open("rb") as file:
             return from_json(file.readline(), Started).plan
@@ -286,11 +277,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def read_transcript(path: Path) -> list[Received]:
-    """The replies of a run, but for a last one that a crash cut short, which is cut off the file.
-
-    Raises:
-        OutputError: The file cannot be read.
-    """
+    """The replies of a run; one that a crash cut short is cut off the file. Or an OutputError."""
     try:
         path.stat()  # one that is not there is no transcript
         return read_entries(path, Received)

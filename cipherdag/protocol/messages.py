@@ -160,9 +160,7 @@ class Opened(Body, frozen=True):
 class Secure(RoundRequest, frozen=True):
     """Asks a site with a role for its next step in the secure tests of a round.
 
-    Attributes:
-        verb: Which step.
-        content: What others sealed for it, as `cipherdag.privacy.mpc.messages` has it.
+    ``content`` is what others sealed for it, as `cipherdag.privacy.mpc.messages` has it.
     """
 
     verb: Verb
@@ -184,12 +182,9 @@ class Finish(Body, frozen=True):
 
 
 class Closed(Body, frozen=True):
-    """A site's last word.
+    """A site's last word: its ledger's head and length, and a digest of what the run came to there.
 
-    Attributes:
-        ledger_head: Head of its ledger.
-        records: Number of the ledger's records.
-        result: Digest of what the run came to at this site; empty where the plan has not ended.
+    ``result`` is empty where the plan has not ended.
     """
 
     ledger_head: bytes
@@ -235,17 +230,9 @@ def seal_envelope(
 def open_envelope(
     envelope: Envelope, *, identity: bytes, session: bytes, sender: str, topic: str
 ) -> bytes:
-    """Check topic, session, sender and signature, in this order.
+    """The encoded body, once topic, session, sender and signature are checked, in this order.
 
-    Args:
-        envelope: What `read_envelope` made of the message that arrived.
-        identity: The sender's pinned public key.
-        session: The session it must belong to.
-        sender: Whom it must come from.
-        topic: What it must be about.
-
-    Returns:
-        The body, still encoded.
+    ``envelope`` is what `read_envelope` made of the message; ``identity`` the sender's pinned key.
 
     Raises:
         MalformedMessageError: Another topic.

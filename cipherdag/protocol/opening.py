@@ -37,7 +37,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.keys.sealing import TAG_BYTES
+from cipherdag.privacy.keys.pairkeys import TAG_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.messages import read_verdicts
 from cipherdag.privacy.mpc.party import Party
@@ -80,12 +80,9 @@ class Opening:
     """Opens one round's sum.
 
     Attributes:
-        channel: Carries the messages.
         protection: The coordinator's side of the protection.
         declared: What the shares are for.
         graph: Who shares a key with whom.
-        names: The cohort's sites in order.
-        number: The round.
         dropouts: Told of every site that is gone; they refuse to go on with too few.
         present: The sites that are still there.
     """
@@ -100,11 +97,7 @@ class Opening:
     present: tuple[int, ...] = field(default=())
 
     def total(self, shares: Mapping[int, Share]) -> Aggregate:
-        """The sum over the sites asked.
-
-        Raises:
-            SiteUnreachableError: Too few of them are left.
-        """
+        """The sum over the sites asked; raises SiteUnreachableError where too few are left."""
         seeds = self.released(shares)
         self.dropouts.require(self.present, self.number, "unmask")
         return self.sum(shares, seeds | self.recovered(shares))
@@ -197,11 +190,7 @@ class Opening:
 
 
 def agreed_result(closed: Mapping[int, Closed], names: Sequence[str]) -> bytes:
-    """The digest of the result that all sites sign; ``names`` are theirs.
-
-    Raises:
-        ResultMismatchError: One says something else than the first.
-    """
+    """The digest that all sites sign of the result; ResultMismatchError if one differs."""
     results = {position: reply.result for position, reply in closed.items()}
     first = next(iter(results.values()), b"")
     for position, result in results.items():
@@ -224,9 +213,7 @@ class SecureRound:
     """The coordinator's part in one round: it relays, and deals where there are two sites.
 
     Attributes:
-        channel: Carries the messages.
         digest: Of the question, as the sites have it.
-        number: The round.
         context: The run and the rows that its bits are bound to, and the keys of the sites.
         recall: The bits of the question that were found in earlier runs.
         seat: The dealer's part, where the coordinator deals.
@@ -251,11 +238,7 @@ class SecureRound:
         sums: bytes,
         party: Party | None,
     ) -> SecureRound:
-        """A round that the coordinator takes its own part in, if it has one.
-
-        Raises:
-            SessionLostError: It deals, and was restarted.
-        """
+        """A round with the coordinator's part, if any; SessionLostError after a restart."""
         batch = seat = None
         if recall.rest is not None:
             batch = batch_of(context, ask, recall, sums)

@@ -24,12 +24,7 @@ from typing import Annotated, Any, Final, Self
 
 import msgspec
 
-from cipherdag.errors import (
-    CohortError,
-    KeyAgreementError,
-    MalformedMessageError,
-    ParameterError,
-)
+from cipherdag.errors import CohortError, KeyAgreementError, MalformedMessageError, ParameterError
 from cipherdag.pages.files import from_json
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
@@ -189,11 +184,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The plan of a file that `dumps` wrote.
-
-        Raises:
-            MalformedMessageError: It holds no plan.
-        """
+        """The plan of a file that `dumps` wrote, or a MalformedMessageError."""
         try:
             return from_json(path.read_text("utf-8"), cls)
         except (OSError, ValueError) as error:
@@ -203,11 +194,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             ) from None
 
     def check(self, session: bytes) -> None:
-        """Refuse a plan of another format, not of this session, or unprintable.
-
-        Raises:
-            MalformedMessageError: The plan is one of these.
-        """
+        """Raise MalformedMessageError at another format, another session, or unprintable text."""
         if self.format != PLAN_FORMAT or len(self.nonce) != NONCE_BYTES:
             raise MalformedMessageError(
                 f"the plan has format {self.format}, this side knows {PLAN_FORMAT}"
@@ -221,11 +208,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
 
 def whole_number(value: object, what: str = "a seed") -> int:
-    """Converts what has to be a whole number to an integer of Python.
-
-    Raises:
-        ParameterError: It is no whole number.
-    """
+    """A whole number as an integer of Python; raises ParameterError where it is none."""
     try:
         return index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -307,11 +290,7 @@ def measured_by(cohort: Sequence[Member]) -> Measured:
 
 
 def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
-    """Refuse a cohort where fewer than ``fewest`` sites lack the same variables: sums expose them.
-
-    Raises:
-        CohortError: There are such sites.
-    """
+    """Raise CohortError if fewer than ``fewest`` sites lack the same: sums would expose them."""
     measured = measured_by(cohort)
     for group in () if measured.everywhere else measured.groups(range(len(cohort))):
         if len(group) < fewest:
@@ -327,12 +306,7 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
 def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a plan by which a site measured other variables than by this site's schema.
 
-    Args:
-        plan: The plan.
-        lacking: Positions that sites lack by the schema, of sites that lack some.
-
-    Raises:
-        KeyAgreementError: It says otherwise of some site.
+    ``lacking`` are the positions that sites lack by the schema. Raises KeyAgreementError.
     """
     for member in plan.cohort:
         if member.lacking != lacking.get(member.name, ()):
@@ -375,11 +349,7 @@ def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_session_digits(session: str) -> None:
-    """Refuse what does not name a session by its first digits.
-
-    Raises:
-        ParameterError: It is not 8 to 32 hexadecimal digits.
-    """
+    """Raise ParameterError unless these are 8 to 32 hexadecimal digits, which name a session."""
     if not _DIGITS.fullmatch(session):
         raise ParameterError("a session is named by 8 to 32 hexadecimal digits")
 

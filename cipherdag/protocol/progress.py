@@ -1,8 +1,4 @@
-"""A session's reports: its finished rounds, the sites that left, and where ledgers ended.
-
-Leaks:
-    Nothing: everyone sees who answers.
-"""
+"""A session's reports: its finished rounds, the sites that left, and where ledgers ended."""
 
 from __future__ import annotations
 
@@ -86,14 +82,7 @@ class Watcher(Protocol):
 
 
 class DropOuts:
-    """The sites that left one run, and whether those that are left are enough.
-
-    Args:
-        plan: The plan of the run.
-
-    Attributes:
-        all: The sites that left, in order.
-    """
+    """The sites that left one run, ``all`` in order, and whether those that are left are enough."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -117,11 +106,7 @@ class DropOuts:
         )
 
     def require(self, present: Sequence[int], number: int, step: str) -> None:
-        """Refuse to go on with too few sites.
-
-        Raises:
-            SiteUnreachableError: They are fewer than a sum has to cover.
-        """
+        """Raise SiteUnreachableError where fewer sites are left than a sum has to cover."""
         fewest = self._plan.min_survivors
         if len(present) >= fewest:
             return
@@ -136,15 +121,11 @@ class DropOuts:
 
 @contextmanager
 def attributed_to_round(number: int, names: Iterable[str], before: int) -> Iterator[None]:
-    """Adds to an error about a sum its round, and which sites' answers the sum covers.
+    """Adds to an error about a sum its round, and the names of sites whose answers the sum covers.
 
     Nobody can tell a lying site from an honest one, nor from a lying coordinator: the sum is all
-    that anybody sees. A remedy is to ask disjoint groups of the sites.
-
-    Args:
-        number: The round that the sum was opened in.
-        names: The sites whose answers it covers.
-        before: How many sums were opened before it, all of them in order.
+    that anybody sees. A remedy is to ask disjoint groups of the sites. ``before`` sums were opened
+    before it, all of them in order.
 
     Raises:
         AggregateRangeError: The sum is none that the sites can produce, or contradicts others.

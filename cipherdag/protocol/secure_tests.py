@@ -1,8 +1,4 @@
-"""A round of secure tests as every party derives it from public values, and a site's part in it.
-
-Leaks:
-    Nothing: what a batch asks is public. A site's answers: see `cipherdag.privacy.mpc.seat`.
-"""
+"""A round of secure tests as every party derives it from public values, and a site's part in it."""
 
 from __future__ import annotations
 
@@ -31,11 +27,8 @@ MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes]) -> Context:
     """What a run's secure tests are bound to, and the bits that were found before.
 
-    Args:
-        plan: The plan.
-        transcript: Digest of all keys.
-        roles: Who has which role.
-        rows: Every site's digest of its rows; empty where one keeps none.
+    ``rows`` are every site's digest of its rows, empty where one keeps none; ``transcript`` is the
+    digest of all keys.
     """
     about = digest(b"rows", plan.cohort_digest, *rows) if all(rows) else b""
     run = digest(b"run", plan.digest, transcript)
@@ -47,10 +40,8 @@ def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
     """The batch that computes the unknown bits of a question, as every party derives it.
 
     ``sums`` is the digest of all that was opened before the question. Each round is an attempt of
-    its own.
-
-    Raises:
-        ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.
+    its own. Raises ParameterError where it asks for sums too, or keys for so many comparisons do
+    not fit a message.
     """
     asked = secure_question(ask.content, sums, recall.names)
     predicates = cast("Question", recall.rest).predicates(len(ask.participants))
@@ -65,12 +56,7 @@ def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class SecureTests:
-    """A site's part in the secure tests of a run.
-
-    Attributes:
-        context: What they are bound to.
-        party: This site, with its keys.
-    """
+    """A site's part in the secure tests of a run: what they are bound to, and its keys."""
 
     context: Context
     party: Party = field(repr=False)
@@ -78,11 +64,7 @@ class SecureTests:
     def verdicts(
         self, previous: bytes, batch: Batch, read: ReadVerdicts
     ) -> tuple[bytes, FloatVector]:
-        """Checks the verdicts that the coordinator relays, and reads them by ``read``.
-
-        Raises:
-            MalformedMessageError, ForgedSumError, ReplayError: As `Party.accept`.
-        """
+        """Read by ``read`` the verdicts that the coordinator relays; raises as `Party.accept`."""
         opened = unpack(previous, most_bytes(batch, Verdicts), exactly=False)
         identities = self.context.identities
         return opened, self.party.accept(opened, batch, identities, read).astype(np.float64)

@@ -47,13 +47,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, SecureRound, agreed_result, check_share
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.progress import (
-    DropOut,
-    DropOuts,
-    RoundReport,
-    Watcher,
-    attributed_to_round,
-)
+from cipherdag.protocol.progress import DropOut, DropOuts, RoundReport, Watcher, attributed_to_round
 from cipherdag.protocol.secure_tests import context_of
 from cipherdag.protocol.set_up import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.states import IN_ROUNDS
@@ -67,7 +61,6 @@ class Session:
     """Asks one cohort the questions of one algorithm.
 
     Args:
-        engine: Carries the messages.
         identity: The coordinator's signing key, pinned by the sites.
         plan: What every site will be asked to carry out.
         timeout_s: Seconds to wait for the slowest site.
@@ -148,10 +141,7 @@ class Session:
         return NOTHING if self._opened is None else Determined(self._opened.relations)
 
     def open(self) -> int:
-        """Agree keys and check that all sites follow one schema.
-
-        Returns:
-            The number of aligned variables.
+        """Agree keys, check that all sites follow one schema, and return the number of variables.
 
         Raises:
             SchemaMismatchError: A site's keyed schema digest differs.

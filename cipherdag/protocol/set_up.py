@@ -127,11 +127,7 @@ def _dealt_by(
     seals: Sequence[Seals],
     transcript: bytes,
 ) -> dict[int, PairKey]:
-    """The coordinator's keys with both sites.
-
-    Raises:
-        KeyAgreementError: A site sent no ciphertext, or one of another length.
-    """
+    """The coordinator's keys with both sites; KeyAgreementError without their ciphertexts."""
     keys = {}
     for site, (offer, sealed) in enumerate(zip(offers, seals, strict=True)):
         try:

@@ -200,11 +200,7 @@ def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
 
 
 def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]) -> bytes:
-    """Randomness that no site chose: it is fixed once all have committed, and then revealed.
-
-    Raises:
-        KeyAgreementError: A site tells another number than it committed to.
-    """
+    """Randomness that no site chose, revealed once all committed to it; or a KeyAgreementError."""
     for site, (committed, chance) in enumerate(zip(commitments, chances, strict=True)):
         if len(chance) != CHANCE_BYTES or commitment(plan, site, chance) != committed:
             raise KeyAgreementError(

@@ -19,11 +19,7 @@ MOST_KEPT: Final = 100
 
 
 def log_into(path: Path) -> None:
-    """Send the package's log records to one file, and to no handler of an engine.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Send the package's log to one file, and to no engine's handler; or raise OutputError."""
     logger = logging.getLogger("cipherdag")
     with writing(path):
         handler = OnceHandler(path, encoding="utf-8")

@@ -118,10 +118,8 @@ def refusal(state: State, request: str) -> PrivacyError:
 def check_phase(state: State, request: str) -> None:
     """Refuse a request of rounds in a set-up, of a set-up in rounds, or any when it is closed.
 
-    Whoever sends a request without a valid signature learns no more of a session's state.
-
-    Raises:
-        ReplayError: The request is of another phase.
+    Whoever sends a request without a valid signature learns no more of a session's state. Raises
+    ReplayError where the request is of another phase.
     """
     if request != "invite" and (
         state == State.CLOSED or (state in IN_ROUNDS) == (request in SET_UP)

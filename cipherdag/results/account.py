@@ -49,10 +49,8 @@ class RunAccount:
         ledgers: Every site's ledger, line by line.
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
-        schema: The schema in TOML.
         keys: What is said of who shared keys with whom; empty where every two sites did.
         relations: Variables that follow from others, as the schema says.
-        made_by: The algorithm itself; a loaded result takes it from the registry.
     """
 
     algorithm: str

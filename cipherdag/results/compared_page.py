@@ -8,8 +8,7 @@ from cipherdag.findings.edge_table import DIFFERENCES, Difference, edge_differen
 from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
 from cipherdag.findings.graph_page import ARROWS, pictures
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
-from cipherdag.pages.files import csv_text
-from cipherdag.pages.rendering import render
+from cipherdag.pages.files import csv_text, render
 from cipherdag.results.run import Run
 
 SHOWN = ARROWS | {"": "none"}

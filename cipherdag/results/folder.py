@@ -39,11 +39,7 @@ class SavedFiles:
 def write_folder(
     folder: str | Path, texts: Mapping[str, str], ledgers: Mapping[str, tuple[str, ...]]
 ) -> Path:
-    """Write a result folder: its texts by file name, and ``releases/<site>.jsonl``.
-
-    Raises:
-        OutputError: The folder cannot be written.
-    """
+    """Write a result folder: texts by file name, and ``releases/<site>.jsonl``; or OutputError."""
     path = Path(folder)
     with writing(path):
         make_folder(path / "releases")
@@ -62,11 +58,9 @@ def write_folder(
 def new_result_folder(folder: Path, *, force: bool) -> None:
     """Make the folder before a long run, and see that no other result is lost to it.
 
-    With ``force`` a result in it may be overwritten, and a run that was stopped be given up.
-
-    Raises:
-        ResultExistsError: There is one.
-        OutputError: The folder cannot be made or written.
+    With ``force`` a result in it may be overwritten, and a run that was stopped be given up. Raises
+    ResultExistsError where there is one, and OutputError where the folder cannot be made or
+    written.
     """
     stopped = (folder / UNFINISHED).exists()
     if stopped and not force:
@@ -95,11 +89,7 @@ def refuse_result(folder: Path, files: Iterable[str] = ALWAYS) -> None:
 
 
 def writable_folder(folder: Path) -> None:
-    """Make the folder before a long run, so that the run is not lost.
-
-    Raises:
-        OutputError: It cannot be made or written.
-    """
+    """Make the folder before a long run, so that the run is not lost; or raise OutputError."""
     with writing(folder):
         make_folder(folder)
         probe = folder / ".cipherdag-writable"
@@ -138,11 +128,7 @@ def read_rest(folder: str | Path) -> SavedFiles:
 
 
 def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
-    """The records of every ledger in a result folder, by site, unverified.
-
-    Raises:
-        OutputError: The folder holds no ledger.
-    """
+    """The unverified records of every ledger in a result folder, by site; or an OutputError."""
     return {name: read_releases(lines) for name, lines in _some_ledgers(folder).items()}
 
 
@@ -153,21 +139,12 @@ def declared_in(folder: Path) -> frozenset[Disclosure]:
 
 
 def verify_folder(folder: Path) -> dict[str, LedgerHead]:
-    """Check every ledger of a result folder against itself and against result.json.
-
-    Raises:
-        LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
-        OutputError: The folder holds no readable result.
-    """
+    """Check every ledger of a result folder; raises as `verify_ledgers`, or an OutputError."""
     return verify_ledgers(_some_ledgers(folder), reported_heads(read_report(folder)))
 
 
 def reported_heads(report: Mapping[str, Any]) -> dict[str, LedgerHead]:
-    """The heads of the ledgers at the end of a run, as the sites reported them in `result.json`.
-
-    Raises:
-        OutputError: The report does not name them.
-    """
+    """The heads of the ledgers at the end of a run, by its `result.json`; or an OutputError."""
     try:
         return msgspec.convert(report["ledgers"], dict[str, LedgerHead])
     except (KeyError, msgspec.ValidationError) as error:
@@ -241,11 +218,7 @@ def run_toml(source: Mapping[str, Any]) -> str:
 
 
 def json_text(report: Mapping[str, Any]) -> str:
-    """A report as it stands in `result.json`.
-
-    Raises:
-        OutputError: A number of it is not finite, which JSON does not have.
-    """
+    """A report as it stands in `result.json`; OutputError at a number that is not finite."""
     try:
         return to_json(report, indent=2) + "\n"
     except ValueError as error:

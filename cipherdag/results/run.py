@@ -270,10 +270,8 @@ def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
     """The finding of a saved result, from the texts of its files alone.
 
     The report, of `result.json`, is from anybody; it may raise what a wrong one raises. The schema
-    is in TOML, or empty.
-
-    Raises:
-        OutputError: The package that defines this kind of finding is not installed.
+    is in TOML, or empty. Raises OutputError where the package that defines this kind of finding is
+    not installed.
     """
     kind = _kind_of(report)
     if kind is None:

@@ -12,7 +12,7 @@ from cipherdag.errors import LedgerError
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.findings.graph_finding import SAMPLE
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.rendering import render
+from cipherdag.pages.files import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.disclosure import Whose

@@ -12,14 +12,7 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
-from cipherdag.questions.disclosure import (
-    Disclosure,
-    Quantity,
-    Whose,
-    joined,
-    sentences,
-    sums,
-)
+from cipherdag.questions.disclosure import Disclosure, Quantity, Whose, joined, sentences, sums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import (
     KINDS_ALONE,

@@ -89,10 +89,8 @@ class Fit(NewtonAscent):
         """Accept the proposed step, or halve it, given the derivatives at `proposed`.
 
         Of a linear response the value is the sum of its squares, the gradient the sums of its
-        products with the columns, and the Hessian those of the columns' products.
-
-        Raises:
-            AggregateRangeError: No numbers of rows by category have such derivatives.
+        products with the columns, and the Hessian those of the columns' products. Raises
+        AggregateRangeError where no numbers of rows by category have such derivatives.
         """
         if not self.discrete:
             self.information = hessian

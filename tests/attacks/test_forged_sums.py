@@ -38,9 +38,9 @@ from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import decode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, head_words
 from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import UNPROTECTED
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.roundmasks import strip_masks
-from cipherdag.privacy.unprotected import UNPROTECTED
 from cipherdag.sites.session import handshake
 
 VOTES = 40

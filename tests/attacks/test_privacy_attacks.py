@@ -43,12 +43,14 @@ from cipherdag.privacy.fixedpoint import encode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity
 from cipherdag.privacy.keys.pairkeys import (
+    AgreementKeys,
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
+    seal,
+    unseal,
 )
-from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 from cipherdag.privacy.keystream import Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import WORD_MODULI, add, subtract, to_signed

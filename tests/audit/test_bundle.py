@@ -20,8 +20,7 @@ from cipherdag.audit import auditing, bag, crate
 from cipherdag.audit import bundle as evidence
 from cipherdag.audit.bundle import bundle, verify_bundle
 from cipherdag.errors import BundleError, LedgerError, OutputError, ParameterError
-from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.pairing import pairing_code
+from cipherdag.privacy.keys.identity import SigningIdentity, pairing_code
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.policy.approvals import AskedRun, Person, PersonalDecision
 from cipherdag.sites.study.study import coordinator_fingerprint

@@ -11,7 +11,7 @@ import pytest
 from report_run import page_of
 from trials import trial
 
-import cipherdag.pages.rendering
+import cipherdag.pages.files
 from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import OutputError, ParameterError
@@ -156,7 +156,7 @@ def test_a_new_kind_is_one_class_and_one_template(tmp_path, monkeypatch):
 
     from jinja2 import ChoiceLoader, DictLoader
 
-    environment = cipherdag.pages.rendering._environment()
+    environment = cipherdag.pages.files._environment()
     page = '{% extends "run.html.j2" %}{% block found %}{{ finding.rows }} found{% endblock %}'
     loader = ChoiceLoader([DictLoader({"total.html.j2": page}), environment.loader])
     monkeypatch.setattr(environment, "loader", loader)

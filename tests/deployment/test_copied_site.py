@@ -5,7 +5,7 @@ import os
 import pytest
 from waiting import wait_until
 
-from cipherdag.protocol.engines.again import TIMES, WITHIN_S, Again
+from cipherdag.protocol.engines.flare_link import TIMES, WITHIN_S, Again
 
 
 def test_two_processes_of_one_certificate_are_named_everywhere(tmp_path):

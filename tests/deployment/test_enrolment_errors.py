@@ -8,8 +8,7 @@ from commands import call as cipherdag
 from enrolment import Enrolment
 
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.pairing import WORDS
+from cipherdag.privacy.keys.identity import WORDS, SigningIdentity
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import StudySite
 

@@ -43,8 +43,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.federation.simulated import Federation
-from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.pairing import pairing_code, same_fingerprint
+from cipherdag.privacy.keys.identity import SigningIdentity, pairing_code, same_fingerprint
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cipherdag import Federation, FedFCI, FedPC
 from cipherdag.errors import ParameterError
-from cipherdag.federation.splitting import split_rows
+from cipherdag.federation.site import split_rows
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
 

@@ -19,7 +19,7 @@ from cipherdag.errors import (
     TooFewRowsError,
     UnknownCategoryError,
 )
-from cipherdag.federation.splitting import split_regimes
+from cipherdag.federation.site import split_regimes
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import Envelope, Share, read_envelope

@@ -11,7 +11,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.auditing import site_ledger
 from cipherdag.errors import RefusedError, SessionLostError, SiteUnreachableError
-from cipherdag.privacy.draws import drawn, fresh_bytes, recorded, repeated
+from cipherdag.privacy.secrecy import drawn, fresh_bytes, recorded, repeated
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
 from cipherdag.protocol.journal import Journal

@@ -23,7 +23,6 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys import pairkeys
 from cipherdag.privacy.keys.identity import SigningIdentity, fingerprint, verify
-from cipherdag.privacy.keys.keyed import keyed_digest, same_digest
 from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
@@ -31,8 +30,10 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
     expand,
     hkdf,
+    seal,
+    unseal,
 )
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.wire import keyed_digest, same_digest
 
 TRANSCRIPT = bytes(range(32))
 # RFC 7748, section 7.1: the points of low order on the curve

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.keys.pairing import (
+from cipherdag.privacy.keys.identity import (
     KEY_WORDS,
     STUDY_WORDS,
     WORDS,

@@ -22,7 +22,7 @@ from cipherdag.privacy.wire import encode
 from cipherdag.protocol.engines import folder
 from cipherdag.protocol.engines.channel import Call
 from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.files_site import NO_FOLDER, NOT_A_CALL
+from cipherdag.protocol.engines.files import NO_FOLDER, NOT_A_CALL
 from cipherdag.protocol.engines.folder import (
     TO_COORDINATOR,
     TO_SITE,

@@ -11,8 +11,8 @@ from advice import advice, case, listed
 
 from cipherdag import Federation, Schema, Survival, infer_schema
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.federation.splitting import split_regimes
-from cipherdag.privacy.keys.pairing import WORDS, mismatch, pairing_code
+from cipherdag.federation.site import split_regimes
+from cipherdag.privacy.keys.identity import WORDS, mismatch, pairing_code
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock, make_private_folder

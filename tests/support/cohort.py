@@ -12,9 +12,9 @@ from cipherdag.privacy.homomorphic_mac import ROW_WORDS, MacKey, head_words
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import UNPROTECTED
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.unprotected import UNPROTECTED
 
 SUM_KEY = MacKey(bytes(range(32)))
 """What all sites of all cohorts share, and no coordinator has."""

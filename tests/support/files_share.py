@@ -5,8 +5,7 @@ import hashlib
 from waiting import wait_until
 
 from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.protocol.engines.files import FilesEngine
-from cipherdag.protocol.engines.files_site import FilesSite
+from cipherdag.protocol.engines.files import FilesEngine, FilesSite
 from cipherdag.protocol.engines.folder import TO_COORDINATOR, TO_SITE
 
 SITES = ("north", "south", "west")

@@ -227,11 +227,7 @@ def _described(folder: Path, served: ServedFolder) -> dict[str, Any]:
 
 
 def server(root: Path) -> MCPServer:
-    """The server of a folder's tools, not yet running.
-
-    Raises:
-        ParameterError: The extra ``mcp`` is not installed.
-    """
+    """The server of a folder's tools, not yet running; ParameterError without the extra ``mcp``."""
     try:
         from mcp.server import MCPServer
         from mcp.types import ToolAnnotations

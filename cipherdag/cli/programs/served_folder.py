@@ -68,23 +68,14 @@ class ServedFolder:
         return target
 
     def check(self, folder: Path) -> None:
-        """Look through a folder before anything of it is read.
-
-        Raises:
-            OutputError: It holds a link, a pipe or device, a file that is too large, or a folder
-                that this user may not list.
-        """
+        """Look through a folder before it is read; raises OutputError as `folder` does."""
         for at, folders, files in os.walk(folder, onerror=_not_listed):
             for name in (*folders, *files):
                 self._check_entry(Path(at, name))
             folders[:] = (name for name in folders if name not in CLOSED)
 
     def check_file(self, path: Path) -> None:
-        """See that a file which a setting names lies below the folder, and behind no link.
-
-        Raises:
-            ParameterError: It does not.
-        """
+        """Raise ParameterError unless a setting's file lies below the folder and behind no link."""
         if os.path.lexists(path):
             self._inside(os.path.relpath(path, self.root))
             self._check_entry(path)
@@ -101,11 +92,7 @@ class ServedFolder:
         return short.encode("utf-8", "replace").decode()
 
     def folders(self, folder: Path) -> list[Path]:
-        """The folders in one, by name, without links and without those that a dot hides.
-
-        Raises:
-            OSError: This user may not list it.
-        """
+        """The folders in one, by name, without links and hidden ones; or an OSError."""
         with os.scandir(folder) as entries:
             names = [
                 entry.name

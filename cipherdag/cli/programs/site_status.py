@@ -18,8 +18,7 @@ _REACHED_BY = {"files": "by files in the shared folder"}
 
 def site_state(folder: SiteFolder) -> dict[str, Any]:
     """The state of a site as ``site status --json`` prints it."""
-    from cipherdag.privacy.keys.identity import fingerprint
-    from cipherdag.privacy.keys.pairing import pairing_code
+    from cipherdag.privacy.keys.identity import fingerprint, pairing_code
     from cipherdag.sites.policy.usage import BitBudget
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
@@ -163,7 +162,7 @@ def _engine_status(folder: SiteFolder) -> dict[str, Any]:
 
 
 def _study_status(active: Study | None) -> dict[str, Any]:
-    from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
+    from cipherdag.privacy.keys.identity import STUDY_WORDS, pairing_code
     from cipherdag.sites.study.study import study_fingerprint
 
     if active is None:

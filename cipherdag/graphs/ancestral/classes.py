@@ -56,11 +56,7 @@ def is_pag(endpoints: Endpoints) -> bool:
 
 
 def check_pag(names: Sequence[str], endpoints: Endpoints) -> None:
-    """Refuse marks that are no PAG, and say what is wrong with them.
-
-    Raises:
-        GraphError: No class of MAGs has exactly these marks.
-    """
+    """Raise GraphError, which says what is wrong, unless a class of MAGs has these marks."""
     mag = _mag_of(endpoints)
     if (wrong := _wrong_tails(mag)).any():
         j, i = np.argwhere(wrong)[0]

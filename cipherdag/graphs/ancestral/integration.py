@@ -38,7 +38,6 @@ class Integration:
     """The PAGs that fit.
 
     Attributes:
-        pags: The PAGs found, as endpoint marks, shape (p, p) each.
         complete: Whether these are all PAGs that fit.
         looked_at: How many graphs were looked at, those decided in part among them.
         entailed: What `entailed` gives without a search, shape (p, p).
@@ -174,11 +173,8 @@ def _start(n_variables: int, groups: Sequence[LocalPAG]) -> PartialGraph:
 class _PathChoices:
     """A graph whose edges and triples are decided, but not its discriminating paths.
 
-    Attributes:
-        endpoints: Shape (p, p).
-        sepsets: Separating sets that groups have.
-        assumed: By a path's two ends and its last variable but one: whether that variable is
-            assumed to be in the set that separates the ends, where no group has such a set.
+    By a path's two ends and its last variable but one ``assumed`` says whether that variable is in
+    the set that separates the ends, where no group has such a set.
     """
 
     endpoints: Endpoints

@@ -21,15 +21,7 @@ from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.paths import Uncovered, discriminating, possibly_directed
 from cipherdag.graphs.dags import members, row_masks
-from cipherdag.graphs.endpoints import (
-    ARROW,
-    CIRCLE,
-    NONE,
-    TAIL,
-    Endpoints,
-    directed,
-    non_adjacent,
-)
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, directed, non_adjacent
 from cipherdag.graphs.orientation import Triple, compose
 
 DOUBTFUL = 4
@@ -100,11 +92,9 @@ def apply_zhang_rules(
 ) -> Endpoints:
     """Every mark that the rules imply, with those of the graph; a copy.
 
-    Without ``selection`` no variable decides which rows there are: no edge has a tail at both
-    ends, and rules 5 to 7 are left out.
-
-    Raises:
-        GraphError: Rule 4 needs a separating set that is not given.
+    Without ``selection`` no variable decides which rows there are: no edge has a tail at both ends,
+    and rules 5 to 7 are left out. Raises GraphError where rule 4 needs a separating set that is not
+    given.
     """
     rules = [_rule_1, _rule_2, _rule_3, _rule_4]
     rules += [_rule_5, _rule_6, _rule_7] if selection else []

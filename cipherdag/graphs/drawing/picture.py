@@ -13,8 +13,8 @@ from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, laye
 from cipherdag.graphs.edge_evidence import EdgeEvidence
 from cipherdag.graphs.edges import Edge, End, confirmed_mark, ends_of
 from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.pages.files import render
 from cipherdag.pages.numerals import box_width, cut
-from cipherdag.pages.rendering import render
 
 FONT_SIZE = 11.0
 MARGIN = 10.0
@@ -149,12 +149,7 @@ def _looks(
     most = max([1.0, *(each.strength for each in evidence.values())])
     return {
         edge: _look(
-            edge,
-            graph,
-            evidence.get((edge.source, edge.target)),
-            row,
-            marked.get(edge, ""),
-            most,
+            edge, graph, evidence.get((edge.source, edge.target)), row, marked.get(edge, ""), most
         )
         for row, edge in enumerate(graph.edges, start=1)
     }

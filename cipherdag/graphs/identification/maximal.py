@@ -24,14 +24,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.graphs.dags import (
-    Dag,
-    mask_of,
-    members,
-    reachable,
-    turned,
-    walk_steps,
-)
+from cipherdag.graphs.dags import Dag, mask_of, members, reachable, turned, walk_steps
 from cipherdag.graphs.equivalence import Pattern, cliques, extension, pattern_of
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.knowledge import Constraints
@@ -74,11 +67,7 @@ def is_completed(arcs: BoolMatrix) -> bool:
 
 
 def check_cpdag(names: Sequence[str], arcs: BoolMatrix) -> None:
-    """Refuse what is no CPDAG, and say what is wrong with it.
-
-    Raises:
-        GraphError: As `maximal_pattern`, or it directs an edge that its class does not.
-    """
+    """Raise GraphError, which says what is wrong, unless this is a CPDAG."""
     if is_completed(arcs):
         return
     pattern = maximal_pattern(names, arcs)

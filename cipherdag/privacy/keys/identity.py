@@ -1,5 +1,13 @@
 """Ed25519 signatures (RFC 8032) show who sent a message, under keys pinned out of band.
 
+Pinned is what two people compare by telephone: a pairing code, the fingerprint of keys as words. A
+code commits to the whole fingerprint, which commits to the keys. It is the beginning of scrypt
+(RFC 7914) of it, so that whoever looks for other keys with the same code pays for every try with
+16 MiB and some 50 ms. If one of the two people who compare made their keys honestly, an attacker
+must find keys with a given code: nine words, 81 bits. If the attacker chooses both sides, as a
+coordinator that shows two sites different studies, any two studies with the same code will do: such
+a code has twice the words (docs/adr/0019).
+
 Leaks:
     Public keys, fingerprints and signatures are public; the private key leaves its object only
     into the file that `SigningIdentity.save` creates. `draw_key` tells nothing of it.
@@ -9,17 +17,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from cipherdag.errors import OutputError, PolicyRefusedError, SignatureError
-from cipherdag.privacy.keys.keyed import keyed_digest, transcript
+from cipherdag.errors import OutputError, ParameterError, PolicyRefusedError, SignatureError
 from cipherdag.privacy.keys.pairkeys import hkdf
 from cipherdag.privacy.secrecy import Secret, open_to_others
+from cipherdag.privacy.wire import keyed_digest, same_digest, transcript
 
 
 class DrawKey(Secret):
@@ -99,11 +111,7 @@ class SigningIdentity(Secret):
         return cls(key)
 
     def save(self, path: Path) -> None:
-        """Write the private key (PEM, PKCS #8) to a new file that only its owner may read.
-
-        Raises:
-            OutputError: The file exists, or cannot be written.
-        """
+        """Write the private key (PEM, PKCS #8) to a new file of its owner's, or an OutputError."""
         content = self._key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -133,11 +141,7 @@ class SigningIdentity(Secret):
 
 
 def verify(public: bytes, signature: bytes, domain: bytes, *parts: bytes) -> None:
-    """Check a signature of `SigningIdentity.sign`.
-
-    Raises:
-        SignatureError: It was not made by this key over this domain and these parts.
-    """
+    """Check a signature of `SigningIdentity.sign`; raises SignatureError where anything differs."""
     try:
         key = Ed25519PublicKey.from_public_bytes(public)
         key.verify(signature, transcript(domain, *parts))
@@ -150,3 +154,142 @@ def fingerprint(public: bytes) -> str:
     if len(public) != PUBLIC_BYTES:
         raise SignatureError(f"a public key has {PUBLIC_BYTES} bytes")
     return hashlib.sha256(public).digest().hex(":")
+
+
+WORDS: Final = tuple(
+    """
+    abbey acorn actor admiral adult agent alarm album alcove almond alpaca altar amber ample
+    amulet anchor animal antler apricot apron arcade arch arena arrival arrow artist aspect
+    atlas attic autumn avenue baboon backpack badge bagpipe baker ballad bamboo banana barber
+    barley basin beacon beaver bedroom beetle begonia billiard bison blanket blazer blimp
+    blossom blue board boiler bonfire border botany boxer brass bread bridge brocade brush
+    bubble bucket buddy build bulldog bundle byline cabbage cabin cactus cadence cage camel
+    canary canyon captain caramel cargo carpet castle catfish cavern cedar celery cello cereal
+    chariot cheese chestnut chorus cicada cinema circle citrus clarinet cliff clock clown coast
+    cobalt cobra cobweb cocoa coffee collar colony comet compass concert copper coral corner
+    cottage cousin cowboy coyote cradle crane crayon creek crescent cricket crimson crystal
+    cupboard curtain custard cutlery cyclone cymbal cypress daffodil daisy dancer darling dawn
+    daybreak daylight derby dewdrop diamond diary diesel dingo dinner dogwood dolphin domino
+    donkey doorway dormouse dragon drawer dream drink drizzle drum duet dumpling dynamo eagle
+    earth easel echo eclipse eggshell elephant elixir emerald enamel engine envelope equator
+    eyebrow falcon fancy farmer father fedora festive field fiesta firefly flag flood folder
+    fondue forest fossil fountain freckle fresh frozen fruit galaxy garden garlic gazebo genius
+    gentle geranium giant gift ginger giraffe glass glitter gnome goblet golden gondola gorge
+    gravel griffin grotto guitar hamster handle harp harvest hatchet haven hawk heather helmet
+    hemlock herald hero highway hill hinge history hobby holiday horizon hotel hunter hurdle
+    hydrant icicle icing iguana illusion image inch indigo inkwell iris island ivory jackdaw
+    jaguar jasper javelin jersey jewel jigsaw jungle junior kangaroo karate kelp keyhole kimono
+    kingdom kitchen knight knock koala ladder lagoon lamb lantern laptop laundry lavender leaf
+    lemon lentil leopard library lilac limerick liquid lizard lobster lotion lotus luggage lunch
+    lynx machine magnet magpie mahogany maiden mammoth mandolin mango maple marmot mascot master
+    mayor meadow melon mermaid metal minute mirror moment monarch morning motor muffin mulberry
+    museum music myrtle napkin narwhal navy nectar nephew nickel nomad nutmeg nutshell oasis
+    oatcake oatmeal oboe octave octopus office okra omelette onion opal opera oracle orange
+    orbit orchid organ osprey ostrich oxygen oyster paint pancake panda parrot pavement peanut
+    pelican pencil penguin pheasant phone picnic picture pigeon pioneer pirate pitcher pizza
+    police popcorn poplar potato prairie prawn primrose protein pumpkin pyramid quarter quill
+    quiver rabbit radar radio raft rainbow raisin ranch raptor reef reindeer rhino rhubarb
+    rhythm ribbon ripple rooster rosemary round rugby runway rustle saddle safari saffron sailor
+    salmon sandal sapphire saturn sauce sausage scallop scout screen scroll sculptor seagull
+    season shadow shelter sheriff shrimp shuttle signal sketch skylark slipper smile snow soap
+    soda sonata soprano spinach spoon spring spruce square squirrel stable stallion steam sugar
+    sultan summer sundial sunset swallow swan sweater sword tadpole tapestry teacup thicket
+    thimble thistle thread titan toboggan token tomato topaz torch tortoise towel trellis
+    truffle trumpet tulip tundra turbine turnip tuxedo twig twinkle umbrella unicorn valiant
+    valley vanilla vault velvet video vineyard vintage viola volcano voyage waiter walnut walrus
+    wedding wheat whisper wigwam wildcat window wire wolf yacht yogurt zebra zenith zigzag
+    zodiac zucchini
+    """.split()  # noqa: SIM905 - a list of 512 quoted words cannot be read
+)
+"""The words of a pairing code: 512 in alphabetical order, nine bits each.
+
+Chosen for this package: no two begin with the same four letters, differ in one letter alone, or
+sound alike once voiced and unvoiced consonants, and vowels that are close, are taken for one. The
+list is part of every code: a change to it, even of its order, gives every party another code.
+"""
+
+
+KEY_WORDS: Final = 9
+"""Words of the code of a key that its owner made: 81 bits."""
+STUDY_WORDS: Final = 18
+"""Words of the code of a study, whose maker may have chosen it for its code: 162 bits."""
+
+_BITS = 9
+_SALT = b"cipherdag pairing code 1"
+_COST, _BLOCK = 2**14, 8
+_LONG = re.compile(r"[0-9a-f]{64}")
+_TOLD_BY = 4  # first letters, which no two words have in common
+
+
+def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
+    """A fingerprint as words to be read aloud, joined by hyphens.
+
+    The fingerprint is SHA-256 as 64 hexadecimal digits, in any grouping; there are nine or more
+    words. Raises ParameterError where it is no fingerprint.
+    """
+    plain = plain_fingerprint(fingerprint)
+    if not _LONG.fullmatch(plain):
+        raise ParameterError("a fingerprint has 64 hexadecimal digits")
+    length = -(-words * _BITS // 8)
+    derived = Scrypt(salt=_SALT, length=length, n=_COST, r=_BLOCK, p=1).derive(bytes.fromhex(plain))
+    number = int.from_bytes(derived, "big") >> (8 * length - words * _BITS)
+    places = [number >> (_BITS * k) & (len(WORDS) - 1) for k in reversed(range(words))]
+    return "-".join(WORDS[index] for index in places)
+
+
+def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
+    """Says how a code or fingerprint that was read aloud differs from the expected one; or "".
+
+    Heard are words of a code, each in full or its first four letters or more; or 64 hexadecimal
+    digits. Case, spaces, hyphens, colons and commas do not count. Raises ParameterError where it is
+    neither; a word that is none of the list is named with the nearest.
+    """
+    plain = plain_fingerprint(heard)
+    if _LONG.fullmatch(plain):
+        return "" if same_fingerprint(heard, fingerprint) else "the fingerprint is another"
+    given = _words(heard, words)
+    expected = pairing_code(fingerprint, words).split("-")
+    other = [
+        str(number) for number in range(1, words + 1) if given[number - 1] != expected[number - 1]
+    ]
+    if len(other) > words // 2:
+        return f"it is another code, with {len(other)} of {words} words different"
+    if len(other) > 1:
+        return f"{len(other)} of {words} words are others: {', '.join(other)}"
+    return f"word {other[0]} of {words} is another" if other else ""
+
+
+def same_fingerprint(first: str, second: str) -> bool:
+    """Whether two fingerprints agree; case, colons, dashes and spaces do not count."""
+    return same_digest(plain_fingerprint(first).encode(), plain_fingerprint(second).encode())
+
+
+def plain_fingerprint(fingerprint: str) -> str:
+    """The digits alone, in lower case."""
+    return re.sub(r"[\s:-]", "", fingerprint).lower()
+
+
+def _words(heard: str, words: int) -> list[str]:
+    spoken = re.findall(r"[^\W_]+", heard.lower())
+    if len(spoken) != words or any(character.isdigit() for character in heard):
+        raise ParameterError(
+            f"a code has {words} words, here are {len(spoken)}: {heard.strip()[:200]!r}",
+            remedy=f"Type the {words} words, or all 64 digits of the fingerprint.",
+        )
+    return [_word(number, word) for number, word in enumerate(spoken, 1)]
+
+
+def _word(number: int, heard: str) -> str:
+    """The one word of the list that was meant."""
+    meant = [word for word in WORDS if word == heard]
+    if not meant and len(heard) >= _TOLD_BY:
+        meant = [word for word in WORDS if word.startswith(heard)]
+    if not meant:
+        nearest = get_close_matches(heard, WORDS, n=3, cutoff=0.4)
+        raise ParameterError(
+            f"word {number} of the code, {heard[:40]!r}, is none of its list",
+            remedy=f"Did they say {' or '.join(nearest)}? Ask, and type it again."
+            if nearest
+            else "Have this word spelt, and type it again.",
+        )
+    return meant[0]

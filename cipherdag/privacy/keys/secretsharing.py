@@ -35,21 +35,14 @@ _ORDER = np.uint64(PRIME)
 
 
 def split(
-    secret: bytes,
-    points: Sequence[int],
-    threshold: int,
-    *,
-    random_words: Draw = system_words,
+    secret: bytes, points: Sequence[int], threshold: int, *, random_words: Draw = system_words
 ) -> tuple[bytes, ...]:
     """Shares of a secret.
 
     The secret has 32 bytes. Points are distinct, above 0 and below the prime; each has a share of
     52 bytes, in their order. Coefficients come from ``random_words``, those of the first power
-    first.
-
-    Raises:
-        ParameterError: The secret has another length, a point is used twice or out of range, or
-            the threshold is not between 1 and the number of points.
+    first. Raises ParameterError where the secret has another length, a point is used twice or out
+    of range, or the threshold is not between 1 and the number of points.
     """
     if len(secret) != SECRET_BYTES:
         raise ParameterError(f"only a secret of {SECRET_BYTES} bytes is shared")
@@ -69,10 +62,8 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret from at least ``threshold`` shares, given by point.
 
     The shares beyond the threshold have to be values of the polynomials through the others, and the
-    secret has to have its digest: an altered share is noticed, with a spare one or without.
-
-    Raises:
-        ShareError: There are too few shares, one is malformed, or they do not fit together.
+    secret has to have its digest: an altered share is noticed, with a spare one or without. Raises
+    ShareError where there are too few shares, one is malformed, or they do not fit together.
     """
     if not 1 <= threshold <= len(shares):
         raise ShareError(f"{len(shares)} pieces came, but {threshold} are needed")

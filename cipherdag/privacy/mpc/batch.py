@@ -27,10 +27,9 @@ from cipherdag.arrays import IntegerVector
 from cipherdag.errors import CohortError, ParameterError
 from cipherdag.predicates import LEAST_WIDTH, Predicates
 from cipherdag.privacy.key_graph import in_turn
-from cipherdag.privacy.keys.keyed import transcript
-from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
 from cipherdag.privacy.mpc.payloads import BlockHash, key_words
-from cipherdag.privacy.mpc.words import WORD_BYTES, WordPacking, predicates_digest
+from cipherdag.privacy.mpc.words import LABEL_HASH_BYTES, WORD_BYTES, WordPacking, predicates_digest
+from cipherdag.privacy.wire import transcript
 
 COORDINATOR: Final = (1 << 32) - 1
 """Stands for the coordinator, which has no position in the cohort."""
@@ -130,7 +129,6 @@ class Batch:
         attempt: 0 for the first; a repeat has new seeds and a new digest.
         sites: Ascending positions of the sites that take part.
         roles: Who has which role, the same in every batch of a run.
-        predicates: The tests.
 
     Raises:
         CohortError: A site with a role does not take part, or the coordinator would deal for
@@ -160,11 +158,7 @@ class Batch:
             raise CohortError("the coordinator deals for two sites, and a site for more")
 
     def role_of(self, position: int) -> str:
-        """The role of a party in this batch: dealer, twin, holder, site, or coordinator that deals.
-
-        Raises:
-            CohortError: It takes no part.
-        """
+        """The role of a party in this batch, such as dealer; raises CohortError if it has none."""
         if position not in self.sites and position != self.roles.dealer:
             raise CohortError("this party takes no part in the secure tests")
         return self.roles.of(position)

@@ -25,10 +25,9 @@ import numpy as np
 from cipherdag.arrays import BoolVector, WordVector
 from cipherdag.errors import MalformedMessageError, SpentKeyError
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
 from cipherdag.privacy.mpc.sharing import CommonPart, HolderDraws, split_top
-from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values
+from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values, read_labels
 from cipherdag.privacy.secrecy import Secret
 
 _ONE = np.uint64(1)
@@ -42,7 +41,8 @@ def label_bytes(batch: Batch) -> int:
 class Holding(Secret):
     """One holder's shares of one batch; `mask`, `square`, `compare` and `open` follow in turn.
 
-    ``parts`` is the sum of the sites' parts for this holder, words, shape (words,).
+    ``parts`` is the sum of the sites' parts for this holder, words, shape (words,). A word or label
+    that is missing or not reduced raises MalformedMessageError.
     """
 
     __slots__ = (
@@ -72,9 +72,6 @@ class Holding(Secret):
 
         ``other`` is the other holder's share of E, ``seed`` what the dealer sealed for this holder,
         ``common`` what the dealer sent in the clear.
-
-        Raises:
-            MalformedMessageError: A word is missing or not reduced.
         """
         self._once(1)
         batch, predicates = self._batch, self._batch.predicates
@@ -100,11 +97,7 @@ class Holding(Secret):
         return batch.forms.pack(forms)
 
     def compare(self, other: bytes) -> bytes:
-        """This holder's shares of all labels, the range's last, from the other's share of D.
-
-        Raises:
-            MalformedMessageError: A word is missing or not reduced.
-        """
+        """This holder's shares of all labels, the range's last, from the other's share of D."""
         self._once(2)
         batch = self._batch
         holding, beyond = self._compared(self._forms + batch.forms.unpack(other))
@@ -114,12 +107,7 @@ class Holding(Secret):
         return self._labels.astype("<u8", copy=False).tobytes()
 
     def open(self, other: bytes) -> BoolVector:
-        """The bits, shape (tests,), from the other holder's shares of all labels.
-
-        Raises:
-            MalformedMessageError: A label is missing.
-            ForgedSumError, AggregateRangeError: As `read_labels`.
-        """
+        """The bits, shape (tests,), from the other's shares of labels; raises as `read_labels`."""
         self._once(3)
         batch = self._batch
         if len(other) != label_bytes(batch):

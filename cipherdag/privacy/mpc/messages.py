@@ -29,8 +29,7 @@ from cipherdag.arrays import BoolVector
 from cipherdag.errors import CipherdagError, ForgedSumError, MalformedMessageError, SignatureError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES
 from cipherdag.privacy.keys.identity import SIGNATURE_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES
-from cipherdag.privacy.keys.sealing import SEAL_BYTES
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, SEAL_BYTES
 from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.wire import Body, decode
 
@@ -178,11 +177,9 @@ def check_signatures(
 def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
-    ``holders`` are the pinned public keys of the first and the second holder.
-
-    Raises:
-        MalformedMessageError: The content is no valid `Verdicts`.
-        ForgedSumError: A holder did not sign these bits, for this batch, after this deal.
+    ``holders`` are the pinned public keys of the first and the second holder. Raises
+    MalformedMessageError where the content is no valid `Verdicts`, and ForgedSumError where a
+    holder did not sign these bits, for this batch, after this deal.
     """
     said = decode(content, Verdicts, most_bytes(batch, Verdicts))
     check_signed(batch, said)

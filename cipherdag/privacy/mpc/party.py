@@ -15,15 +15,13 @@ from typing import Final
 
 from cipherdag.arrays import BoolVector
 from cipherdag.errors import CohortError, InconsistentQuestionError, ReplayError
-from cipherdag.privacy.draws import fresh_bytes
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.privacy.keys.sealing import sealing_keys
+from cipherdag.privacy.keys.pairkeys import PairKey, sealing_keys
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.messages import ReadVerdicts, read_verdicts
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.words import RandomBytes
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, fresh_bytes
 
 REPEATS: Final = 1
 """How often a holder that answered with its share of the masked sums answers a question again."""
@@ -102,11 +100,8 @@ class Party(Secret):
         """The bits of a batch that this party took part in last; see `read_verdicts`.
 
         ``identities`` are the pinned public keys of the cohort's sites. ``read`` may be a cached
-        `read_verdicts` that the parties of one process share.
-
-        Raises:
-            ReplayError: It is not the batch of this party's last part.
-            MalformedMessageError, ForgedSumError: As `read_verdicts`.
+        `read_verdicts` that the parties of one process share. Raises ReplayError where it is not
+        the batch of this party's last part.
         """
         if self._last is None or self._last.digest != batch.digest:
             raise ReplayError("these bits are not of the secure tests asked last")

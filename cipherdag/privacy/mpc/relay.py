@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ShareError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES
-from cipherdag.privacy.keys.sealing import SEAL_BYTES
+from cipherdag.privacy.keys.pairkeys import SEAL_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.holding import label_bytes
 from cipherdag.privacy.mpc.messages import (
@@ -84,11 +84,7 @@ class Relay:
         return {party: encode(body) for party, body in asked.items()}
 
     def square(self, prepared: Mapping[int, bytes]) -> dict[int, bytes]:
-        """`Square` for both holders, from the answers of all roles to `prepare`.
-
-        Raises:
-            ShareError: As `prepare`.
-        """
+        """`Square` for both holders, from all roles' answers to `prepare`; raises as that does."""
         roles = self.batch.roles
         self._require(prepared, {roles.dealer, *roles.sites})
         keys = self._read(roles.dealer, prepared[roles.dealer], Keys)
@@ -105,11 +101,7 @@ class Relay:
         }
 
     def compare(self, squared: Mapping[int, bytes]) -> dict[int, bytes]:
-        """`Passed` for both holders: each other's share of the masked forms.
-
-        Raises:
-            ShareError: As `prepare`.
-        """
+        """`Passed` for both holders: each other's share of masked forms; raises as `prepare`."""
         return self._crossed(squared, self.batch.forms.n_bytes)
 
     def open(self, compared: Mapping[int, bytes]) -> dict[int, bytes]:

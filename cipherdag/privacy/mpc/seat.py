@@ -27,9 +27,7 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.keyed import same_digest, transcript
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position
-from cipherdag.privacy.keys.sealing import SealingKey
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, SealingKey, encode_position
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (
@@ -54,7 +52,7 @@ from cipherdag.privacy.mpc.sharing import (
 )
 from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
-from cipherdag.privacy.wire import BodyType, decode, encode
+from cipherdag.privacy.wire import BodyType, decode, encode, same_digest, transcript
 
 TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "site": ("share",),
@@ -192,10 +190,8 @@ class Seat(Secret):
     def compare(self, request: bytes) -> bytes:
         """`Passed` with this holder's shares of the labels, from `Passed`.
 
-        Raises:
-            ReplayError, MalformedMessageError: As `prepare`.
-            ShareError: The other holder's share does not unseal, or it saw other masked sums or
-                other keys than this one.
+        Raises ShareError where the other holder's share does not unseal, or it saw other masked
+        sums or other keys than this one.
         """
         with self._turn("compare"):
             sealed = self._read(request, Passed).content

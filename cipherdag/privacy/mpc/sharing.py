@@ -38,14 +38,13 @@ import numpy as np
 from cipherdag.arrays import IntegerVector, WordMatrix, WordVector
 from cipherdag.errors import BoundExceededError, ParameterError
 from cipherdag.predicates import Predicates
-from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.labels import label_list
 from cipherdag.privacy.mpc.payloads import FLAGS, Blocks, deal_payloads
-from cipherdag.privacy.mpc.words import WORD_BYTES, RandomBytes, form_values, low_bits
+from cipherdag.privacy.mpc.words import WORD_BYTES, RandomBytes, form_values, label_list, low_bits
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import same_digest, transcript
 
 _PART = b"part of a vector"
 
@@ -76,11 +75,9 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
     """The parts of a site's vector.
 
     Values are whole numbers, shape (words,). A caller keeps each within what its rows can say, so
-    that the sums of all sites keep their bounds.
-
-    Raises:
-        ParameterError: There is not one whole number for every word.
-        BoundExceededError: A number is beyond what the sum over all sites may reach.
+    that the sums of all sites keep their bounds. Raises ParameterError where there is not one whole
+    number for every word, and BoundExceededError where a number is beyond what the sum over all
+    sites may reach.
     """
     check_words(values, batch.predicates)
     first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
@@ -89,12 +86,7 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
 
 
 def check_words(values: IntegerVector, predicates: Predicates) -> None:
-    """Refuse a site's vector that does not fit what is asked of the sums.
-
-    Raises:
-        ParameterError: There is not one whole number for every word.
-        BoundExceededError: A number is beyond what the sum over all sites may reach.
-    """
+    """Refuse a site's vector that does not fit what is asked of sums, as `split_vector` does."""
     if values.dtype != np.int64 or values.shape != predicates.lowest.shape:
         raise ParameterError("a site's vector has one whole number for every word of the batch")
     if (values < predicates.lowest).any() or (values > predicates.highest).any():
@@ -219,10 +211,8 @@ class CommonPart:
     """The part of a deal that was sent in the clear, as it is read.
 
     The content is as long as ``batch.dealt_bytes``: words that both holders' keys have in common,
-    what the first holder adds to its shares of t, and hashes of labels.
-
-    Raises:
-        MalformedMessageError: A correction is not reduced.
+    what the first holder adds to its shares of t, and hashes of labels. Raises
+    MalformedMessageError where a correction is not reduced.
     """
 
     __slots__ = ("correction", "keys", "labels")

@@ -52,9 +52,7 @@ class Address(Body, frozen=True, tag="address"):
     """All that an engine's process needs to know of its site.
 
     Attributes:
-        site: The site's name.
         host: Host name of the coordinator; its certificate must be for this name.
-        port: Its port.
         root: Certificate of the study's authority, PEM.
         certificate: The site's, PEM.
         key: The private key of the certificate, PEM.
@@ -98,11 +96,7 @@ Kind = TypeVar("Kind", bound=Body)
 
 
 def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
-    """Decode a message that must be of one of some kinds.
-
-    Raises:
-        MalformedMessageError: It is none; nothing of its content is quoted.
-    """
+    """Decode a message of one of some kinds, or raise MalformedMessageError, quoting nothing."""
     expected = kinds[0]
     for kind in kinds[1:]:
         expected |= kind  # type: ignore[assignment]
@@ -115,12 +109,9 @@ def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The certificates and the key that one end of a connection uses, as PEM.
+    """A study's root certificate, and the certificate and key that one end uses, as PEM.
 
-    Attributes:
-        root: The study's authority, which issued both ends' certificates.
-        certificate: This end's.
-        key: Its private key; stands in no repr.
+    The key stands in no repr.
     """
 
     root: bytes
@@ -128,11 +119,7 @@ class Credentials:
     key: bytes = field(repr=False)
 
     def context(self, *, server: bool) -> ssl.SSLContext:
-        """TLS 1.3 with both ends' certificates, each checked for what it may be used for.
-
-        Raises:
-            ssl.SSLError: They do not fit together, or cannot be read.
-        """
+        """TLS 1.3 with both ends' certificates, each checked for its use; or an ssl.SSLError."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         made.minimum_version = ssl.TLSVersion.TLSv1_3
         made.verify_mode = ssl.CERT_REQUIRED

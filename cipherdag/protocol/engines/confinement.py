@@ -97,22 +97,12 @@ class _PathRule(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
 
 
-def confine(
-    protected: Iterable[Path],
-    *,
-    ports: tuple[int, ...] = (),
-) -> Confinement:
+def confine(protected: Iterable[Path], *, ports: tuple[int, ...] = ()) -> Confinement:
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
     Call it before the process has a second thread: Landlock binds the thread that asks, and those
-    that it starts.
-
-    Args:
-        protected: Files of the site that must stay out of reach; each is tried afterwards.
-        ports: TCP ports that the process may connect to.
-
-    Returns:
-        What was enforced, and which of the files could be opened all the same.
+    that it starts. The process may connect to ``ports``. Returned is what was enforced, and which
+    ``protected`` files of the site could be opened all the same.
 
     Raises:
         SiteNotReadyError: The process has a second thread, which would keep its rights.
@@ -149,11 +139,7 @@ def _readable() -> list[Path]:
     return [Path(path) for path in sorted(paths)]
 
 
-def _landlock(
-    readable: list[Path],
-    *,
-    ports: tuple[int, ...],
-) -> bool:
+def _landlock(readable: list[Path], *, ports: tuple[int, ...]) -> bool:
     """Whether the kernel took all other files away."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long

@@ -40,11 +40,7 @@ Handler = Callable[[str, bytes], bytes]
 
 
 class LocalEngine:
-    """Calls the sites' handlers one after the other; ``timeout_s`` has no effect here.
-
-    Args:
-        handlers: ``SiteRuntime.handle`` of every site, by the site's name.
-    """
+    """Calls the sites' handlers, by name, in turn; ``timeout_s`` has no effect here."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = dict(handlers)

@@ -65,11 +65,7 @@ class EngineProcess:
         self._serving: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        """Start it and wait until it has given up its files.
-
-        Raises:
-            SiteNotReadyError: It does not start.
-        """
+        """Start it and wait until it has given up its files, or raise SiteNotReadyError."""
         self._connection, theirs = Pipe()
         with writing(self._console):
             said = os.open(self._console, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -92,8 +88,7 @@ class EngineProcess:
         except (EOFError, OSError, MalformedMessageError) as error:
             self.__exit__()
             raise SiteNotReadyError(
-                "the process that carries messages does not start",
-                remedy=f"Read {self._console}.",
+                "the process that carries messages does not start", remedy=f"Read {self._console}."
             ) from error
         self._serving = threading.Thread(
             target=serve, args=(self._connection, self._handler, self._record), daemon=True
@@ -129,8 +124,6 @@ class EngineDoor:
     Args:
         folder: A folder whose group holds that user; ``door`` and ``token`` are made in it.
         address: What the process is given.
-        handler: As for `EngineProcess`.
-        record: Likewise.
     """
 
     running = True

@@ -1,27 +1,42 @@
-"""The files engine at the coordinator: every message to a site is a file, and every reply.
+"""The files engine: every message to a site is a file, and so is every reply.
 
 Each site has a folder in the share, with one for what goes to it and one for what comes back
 (`folder`). There is no server and no open port: both ends look into the folder. What the share does
-not bring, such as while it is not mounted, is waited for until the step's time is over.
+not bring, such as while it is not mounted, is waited for until the step's time is over. A site's
+end runs within the site's own process: nothing listens, nothing connects, and what lies in the
+folder is read only where the coordinator sealed it.
 
 Leaks:
     As `folder`: to whoever reads the share, numbers, times and lengths of messages, sites' names.
+    Of an exception at a site, that the call failed.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, encode
-from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Reply, read
-from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.durable_files import write_whole
+from cipherdag.protocol.engines.channel import (
+    TICKET_BYTES,
+    UNKNOWN_OPERATION,
+    Call,
+    Notice,
+    Reply,
+    read,
+)
+from cipherdag.protocol.engines.engine import Handler, SiteFailure
+from cipherdag.protocol.engines.engine_process import STOP_S, answered
 from cipherdag.protocol.engines.folder import (
+    STALE_S,
     TO_COORDINATOR,
     TO_SITE,
     DirectionKey,
@@ -41,11 +56,8 @@ log = logging.getLogger("cipherdag.engine")
 class FilesEngine:
     """Carries messages to the sites of a study through a shared folder; see `Engine`.
 
-    Args:
-        share: The folder with one folder for every site.
-        keys: The key that the coordinator shares with each site, by the site's name.
-        study: Name of the study.
-        numbers: A file of the coordinator's own with the last number that was used.
+    The ``share`` has a folder for every site, and ``keys`` those that the coordinator shares with
+    each. The file ``numbers`` of the coordinator's own holds the last number that was used.
     """
 
     def __init__(
@@ -154,3 +166,114 @@ def _outcome(reply: Reply) -> bytes | SiteFailure:
     if reply.outcome == "reply":
         return reply.reply
     return SiteFailure(REASONS.get(reply.outcome, "failed"))
+
+
+READING: Final = "reads the shared folder"
+NO_FOLDER: Final = "the shared folder cannot be used now; trying again"
+NOT_A_CALL: Final = "a sealed file that is no call"
+
+site_log = logging.getLogger("cipherdag.site")
+
+
+class FilesSite:
+    """Answers what the coordinator puts into the site's folder; use it as a context manager.
+
+    Args:
+        folder: The site's folder in the share.
+        handler: Operation and message in, reply out; called by one thread.
+        key: The key that the site shares with the coordinator.
+        operations: The operations that the site knows; every other one is refused unread.
+        numbers: A file of the site's own with the last number that was answered.
+        record: Hears what a person at the site should know of.
+        stale_s: Seconds, as for `Receiver`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        handler: Handler,
+        *,
+        key: PairKey,
+        study: str,
+        site: str,
+        operations: frozenset[str],
+        numbers: Path,
+        record: Callable[[Notice], None] = lambda _: None,
+        stale_s: float = STALE_S,
+    ) -> None:
+        self._handler = handler
+        self._operations = operations
+        self._numbers = numbers
+        self._record = record
+        self._notices: Counter[str] = Counter()
+        self._receiver = Receiver(
+            folder / TO_SITE,
+            DirectionKey(key, TO_SITE, study=study, site=site),
+            self._refused,
+            stale_s=stale_s,
+        )
+        self._sender = Sender(
+            folder / TO_COORDINATOR, DirectionKey(key, TO_COORDINATOR, study=study, site=site)
+        )
+        self._stopping = threading.Event()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self._answered = int(self._numbers.read_text("ascii"))
+        except (OSError, ValueError):  # the session itself knows what it was asked
+            self._answered = 0
+        self._serving.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._serving.join(STOP_S)
+
+    @property
+    def running(self) -> bool:
+        """Whether it looks into the folder."""
+        return self._serving.is_alive()
+
+    def _serve(self) -> None:
+        pause, reply, said = FIRST_PAUSE_S, None, ""
+        while not self._stopping.wait(pause):
+            try:
+                if reply is None and (received := self._receiver.next(self._answered)):
+                    reply = received[0], self._reply(*received)
+                pause = min(1.5 * pause, LONGEST_PAUSE_S)
+                if reply is not None:
+                    self._sender.send(*reply)
+                    self._answered, reply, pause = reply[0], None, FIRST_PAUSE_S
+                    write_whole(self._numbers, f"{self._answered}\n")
+                news = READING
+            except OSError as error:
+                news, pause = NO_FOLDER, LONGEST_PAUSE_S
+                site_log.info("the shared folder: %s", error.strerror)
+            if news != said:
+                self._record(Notice(news, 1, refused=False))
+            said = news
+            self._say_refused()
+
+    def _reply(self, number: int, content: bytes) -> bytes:
+        """The sealed call's reply; a call that is none is refused."""
+        try:
+            call = read(content, Call)
+        except MalformedMessageError:
+            self._notices.update([NOT_A_CALL])
+            return encode(Reply(number.to_bytes(16, "big"), "refused"))
+        if call.operation == GREETING:
+            return encode(Reply(call.ticket, "reply"))
+        if call.operation not in self._operations or len(call.message) > MAX_MESSAGE_BYTES:
+            self._notices.update([UNKNOWN_OPERATION])
+            return encode(Reply(call.ticket, "refused"))
+        return encode(answered(call, self._handler))
+
+    def _refused(self, why: str, name: str) -> None:
+        site_log.info("in the shared folder, %s: %s", why, name)
+        self._notices.update([why])
+
+    def _say_refused(self) -> None:
+        notices, self._notices = self._notices, Counter()
+        for why, times in notices.items():
+            self._record(Notice(why, times, refused=True))

@@ -130,10 +130,7 @@ class LinkConnection(AioConnection):  # type: ignore[misc]
 class LinkDriver(AioTcpDriver):  # type: ignore[misc]
     """FLARE's asynchronous TCP driver with our TLS, our proxy, and a limit on strangers.
 
-    Args:
-        context: TLS of this end.
-        peers: Hears of what is refused.
-        listener: The socket to accept on; None at the end that calls.
+    ``peers`` hears of what is refused. Without a ``listener`` it is the end that calls.
     """
 
     def __init__(
@@ -156,10 +153,7 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
                 )
                 where = {"sock": tunnel, "server_hostname": host}
             reader, writer = await asyncio.open_connection(
-                **where,
-                limit=BUFFER_BYTES,
-                ssl=self.ssl_context,
-                ssl_handshake_timeout=HANDSHAKE_S,
+                **where, limit=BUFFER_BYTES, ssl=self.ssl_context, ssl_handshake_timeout=HANDSHAKE_S
             )
         except ssl.SSLCertVerificationError as error:
             self._peers.refused(SERVER_DATES if _by_dates(error) else OTHER_SERVER)

@@ -107,11 +107,7 @@ class LocalSocket:
 
 
 def ask(folder: Path, operation: str, message: bytes) -> bytes:
-    """Have the process that serves a folder answer one message.
-
-    Raises:
-        SiteNotReadyError: It does not run, or made no answer.
-    """
+    """Have the process that serves a folder answer one message, or raise SiteNotReadyError."""
     try:
         address, token = (folder / ADDRESS_FILE).read_text("utf-8").split("\n")[:2]
         with Client(address, "AF_UNIX", bytes.fromhex(token)) as connection:
@@ -155,7 +151,6 @@ class FlareEngine:
     """Carries messages to the sites that are connected to the coordinator's server.
 
     Args:
-        folder: The coordinator's folder, whose server is started.
         sites: Every site that may be called.
         start_s: Seconds that the server and the sites may take to come up.
 
@@ -175,11 +170,7 @@ class FlareEngine:
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """Sends each site its message, all at once; see `Engine.call`.
-
-        Raises:
-            SiteUnreachableError: The server does not run any more.
-        """
+        """Send as `Engine.call` does, all at once; raises SiteUnreachableError without a server."""
         if not messages:
             return {}
         with ThreadPoolExecutor(len(messages)) as callers:
@@ -218,15 +209,7 @@ class FlareEngine:
 
 
 def connected_sites(folder: Path, *, wait_s: float = START_S) -> frozenset[str]:
-    """Names of the sites that are connected to the server of a coordinator's folder.
-
-    Args:
-        folder: The coordinator's folder.
-        wait_s: Seconds that the server may take to start.
-
-    Raises:
-        SiteUnreachableError: It does not run.
-    """
+    """Sites connected to a folder's server, up within ``wait_s``; or a SiteUnreachableError."""
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +32,23 @@ from cipherdag.protocol.answering import holder_of
 from cipherdag.protocol.engines.channel import Credentials
 from cipherdag.protocol.engines.flare_driver import LinkDriver, Peers, raise_limit_of_files
 
+TIMES = 3
+WITHIN_S = 60.0
+
+
+class Again:
+    """Counts what happens within a time; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._happened: deque[float] = deque(maxlen=TIMES)
+
+    def again(self) -> bool:
+        """Count one occurrence; whether it is at least the third within a minute."""
+        self._happened.append(self._clock())
+        return len(self._happened) == TIMES and self._clock() - self._happened[0] <= WITHIN_S
+
+
 CHANNEL = 7001
 """Number of our channel among FLARE's applications; its own have numbers below 10."""
 SCHEME = "satcp"
@@ -38,12 +57,7 @@ HEARTBEAT_S = 20.0
 
 
 class Link:
-    """One end of the channel: a server that waits for sites, or a site that calls its server.
-
-    Args:
-        name: This end's name, which is that of its certificate.
-        peers: Who may be at the other end.
-    """
+    """One end of the channel, named as in its certificate: a server that waits, or a site."""
 
     def __init__(self, name: str, peers: Peers) -> None:
         self._peers = peers
@@ -56,10 +70,7 @@ class Link:
         manager.add_endpoint_monitor(_Monitor(peers))
 
     def listen(self, host: str, port: int, credentials: Credentials) -> int:
-        """Wait for peers on one port; ``localhost`` binds the loopback interface only.
-
-        Returns:
-            The port.
+        """Wait for peers on one port, and return it; ``localhost`` binds the loopback alone.
 
         Raises:
             SiteUnreachableError: The port is taken, or may not be bound.

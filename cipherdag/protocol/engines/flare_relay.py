@@ -20,7 +20,6 @@ from typing import Self
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import encode
-from cipherdag.protocol.engines.again import Again
 from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
 from cipherdag.protocol.engines.flare_driver import PEER_DATES, Peers
 from cipherdag.protocol.engines.flare_engine import (
@@ -31,7 +30,7 @@ from cipherdag.protocol.engines.flare_engine import (
     Delivery,
     LocalSocket,
 )
-from cipherdag.protocol.engines.flare_link import Link
+from cipherdag.protocol.engines.flare_link import Again, Link
 
 log = logging.getLogger("cipherdag.server")
 
@@ -59,7 +58,6 @@ class Relay:
         folder: The coordinator's folder; runs find the local socket through it.
         host: Host name of the server's certificate.
         port: Its one port; 0 takes a free one, see `port`.
-        credentials: Of the server.
         admitted: Names of the sites that may connect now; asked again whenever one connects.
 
     Raises:

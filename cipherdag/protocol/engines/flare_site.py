@@ -24,7 +24,6 @@ from pathlib import Path
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
-from cipherdag.protocol.engines.again import Again
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     TICKET_BYTES,
@@ -39,6 +38,7 @@ from cipherdag.protocol.engines.channel import (
     read,
 )
 from cipherdag.protocol.engines.confinement import confine
+from cipherdag.protocol.engines.flare_link import Again
 from cipherdag.protocol.forward_proxy import proxy_to
 
 LOOK_S = 0.5
@@ -56,13 +56,7 @@ NOT_A_CALL = "bytes that are no call"
 
 
 class SiteEngine:
-    """Passes calls of the coordinator on to the site's own process, and its replies back.
-
-    Args:
-        address: Whom to connect to.
-        context: TLS with the site's certificate.
-        process: The connection to the site's own process.
-    """
+    """Passes calls of the coordinator on to the site's own process, and its replies back."""
 
     def __init__(self, address: Address, context: ssl.SSLContext, process: Connection) -> None:
         # imported by a process that is confined: numpy, which both need, starts threads

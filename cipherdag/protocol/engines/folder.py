@@ -27,16 +27,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from cipherdag.errors import (
-    KeyAgreementError,
-    MalformedMessageError,
-    PrivacyError,
-    ReplayError,
-)
-from cipherdag.privacy.keys.keyed import transcript
-from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.privacy.keys.sealing import SEAL_BYTES, SealingKey, sealing_keys
+from cipherdag.errors import KeyAgreementError, MalformedMessageError, PrivacyError, ReplayError
+from cipherdag.privacy.keys.pairkeys import SEAL_BYTES, PairKey, SealingKey, sealing_keys
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import transcript
 from cipherdag.protocol.engines.channel import FRAME_BYTES
 
 TO_SITE: Final = "to-site"
@@ -73,14 +67,7 @@ Stamp = tuple[int, int, int, int]  # st_mode, st_size, st_mtime_ns, st_ino
 
 
 class DirectionKey(Secret):
-    """Seals what goes in one direction between the coordinator and a site.
-
-    Args:
-        pair_key: Shared by coordinator and site.
-        direction: `TO_SITE` or `TO_COORDINATOR`.
-        study: Name of the study.
-        site: Name of the site.
-    """
+    """Seals what goes in one direction, `TO_SITE` or `TO_COORDINATOR`, between two ends."""
 
     __slots__ = ("_about", "_nonces", "_seal")
 
@@ -104,11 +91,7 @@ class DirectionKey(Secret):
         return self._seal.seal(content, bound_to, nonce)
 
     def unseal(self, number: int, sealed: bytes) -> bytes:
-        """Undo `seal`.
-
-        Raises:
-            KeyAgreementError: It was altered, or sealed for another end, number, study or site.
-        """
+        """Undo `seal`; raises KeyAgreementError where it was altered or is meant for elsewhere."""
         return self._seal.unseal(sealed, transcript(self._about, number.to_bytes(8, "big")))
 
 
@@ -120,11 +103,7 @@ class Sender:
     key: DirectionKey
 
     def send(self, number: int, content: bytes) -> None:
-        """Put a message there, whole and on the disk, and take away the one before.
-
-        Raises:
-            OSError: The folder is not there, or not to be written into.
-        """
+        """Put a message there, whole and on the disk, in place of the one before; or an OSError."""
         sealed = self.key.seal(number, content)
         name = f"{number:013}-{len(sealed)}-{hashlib.sha256(sealed).hexdigest()}.sealed"
         temporary = f"{_SENDING}-{name}"
@@ -149,11 +128,8 @@ class Sender:
 class Receiver:
     """Reads what the other end writes into one folder.
 
-    Args:
-        folder: The folder.
-        key: The key of this direction.
-        refused: Gets a fixed sentence about what is refused, once, and the file's name.
-        stale_s: Seconds after which a file that is not complete and does not change is refused.
+    ``refused`` gets a fixed sentence about what is refused, once, and the file's name. A file that
+    is not complete and does not change for ``stale_s`` seconds is refused.
     """
 
     def __init__(
@@ -174,11 +150,7 @@ class Receiver:
         self._leftovers = True  # what an earlier process has received may still lie there
 
     def next(self, after: int) -> tuple[int, bytes] | None:
-        """The number and content of the first message after a number; None if none is there.
-
-        Raises:
-            OSError: The folder is not there, or not to be read.
-        """
+        """Number and content of the first message after a number; None without one; or OSError."""
         with _opened(self._folder) as where, os.scandir(where) as entries:
             looked_at = islice(entries, MOST_FILES + 1)
             stamps = {each.name: stamp for each in looked_at if (stamp := _stamp(each))}
@@ -263,11 +235,7 @@ class _Said:
 
 
 def _said_by(name: str, stamp: Stamp) -> _Said:
-    """What a name says.
-
-    Raises:
-        MalformedMessageError: The name is no message's, or the file cannot become what it says.
-    """
+    """What a name says; raises MalformedMessageError where no file can become that."""
     parts = _NAME.fullmatch(name)
     if parts is None:
         raise MalformedMessageError(ODD_NAME)

@@ -46,11 +46,8 @@ class Peer:
 class PySyftCarrier:
     """Carries the files of some sites' folders, seen from one end.
 
-    Args:
-        client: PySyft's ``SyftboxManager``, logged in, in both of its roles.
-        peers: The other ends.
-        study: Name of the study.
-        outgoing: What this end writes: `TO_SITE` at the coordinator, `TO_COORDINATOR` at a site.
+    The client is PySyft's ``SyftboxManager``, logged in, in both of its roles; ``outgoing`` is what
+    this end writes: `TO_SITE` at the coordinator, `TO_COORDINATOR` at a site.
     """
 
     def __init__(self, client: Any, peers: Sequence[Peer], *, study: str, outgoing: str) -> None:
@@ -61,11 +58,7 @@ class PySyftCarrier:
         self._incoming = TO_COORDINATOR if outgoing == TO_SITE else TO_SITE
 
     def allow(self) -> None:
-        """Let each peer read what is for it, and nobody else.
-
-        Raises:
-            OutputError: PySyft's folder cannot be written.
-        """
+        """Let each peer alone read what is for it; OutputError if PySyft's folder is closed."""
         for peer in self._peers:
             at = self._datasite(self._client.email, peer)
             with writing(at):
@@ -132,11 +125,7 @@ def mirror(source: Path, target: Path) -> None:
 
 
 def log_in(email: str, token: Path) -> Any:
-    """PySyft's ``SyftboxManager`` of an account of Google Drive.
-
-    Args:
-        email: The account's address.
-        token: The file of the token that Google gave for it.
+    """PySyft's ``SyftboxManager`` of a Google Drive account, by its address and token's file.
 
     Raises:
         SiteNotReadyError: PySyft 0.10 is not installed here, or does not log in.
@@ -158,11 +147,7 @@ def log_in(email: str, token: Path) -> Any:
 
 
 def check_version() -> None:
-    """Refuse another PySyft.
-
-    Raises:
-        SiteNotReadyError: It is not installed here, or of another line.
-    """
+    """Raise SiteNotReadyError unless PySyft is installed here, of this line."""
     try:
         installed = version("syft")
     except PackageNotFoundError:

@@ -23,23 +23,24 @@ import msgspec
 
 from cipherdag.errors import KeyAgreementError, SchemaMismatchError
 from cipherdag.graphs.relations import NOTHING, Determined
-from cipherdag.privacy.draws import drawn, fresh_bytes
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.keys.keyed import keyed_digest
 from cipherdag.privacy.keys.pairkeys import (
+    AgreementKeys,
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
+    seal,
+    unseal,
 )
-from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.privacy.secrecy import drawn, fresh_bytes
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.wire import decode, encode
+from cipherdag.privacy.wire import decode, encode, keyed_digest
 from cipherdag.protocol.asked import Context
 from cipherdag.protocol.plan import Plan, check_lacking
 from cipherdag.protocol.secure_tests import SecureTests, context_of

@@ -27,7 +27,7 @@ from cipherdag.errors import (
     SessionLostError,
     SiteComputationError,
 )
-from cipherdag.privacy.draws import repeated
+from cipherdag.privacy.secrecy import repeated
 from cipherdag.privacy.wire import Body
 from cipherdag.program.program import Program, Programs, installed_program, plan_facts
 from cipherdag.protocol.messages import (

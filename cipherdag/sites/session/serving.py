@@ -28,8 +28,8 @@ from cipherdag.errors import (
     SessionLostError,
     SiteNotReadyError,
 )
-from cipherdag.privacy.draws import recorded as recorded_draws
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.secrecy import recorded as recorded_draws
 from cipherdag.privacy.wire import digest
 from cipherdag.program.program import Programs, installed_program
 from cipherdag.protocol.messages import seal_envelope

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from cipherdag.errors import KeyAgreementError
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES, PairKey
 from cipherdag.privacy.mpc.batch import Roles
+from cipherdag.privacy.wire import same_digest
 from cipherdag.protocol.set_up import earlier, later
 from cipherdag.protocol.set_up_messages import Chance, Chances, Commitments, Linked, Links, Ready
 from cipherdag.protocol.states import State

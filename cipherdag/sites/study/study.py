@@ -20,8 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
-from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keys.pairing import mismatch
+from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, mismatch, verify
 from cipherdag.protocol.plan import COLLUDERS, MAX_SITES
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 

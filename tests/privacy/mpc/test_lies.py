@@ -14,14 +14,13 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.mpc import seat, sharing
-from cipherdag.privacy.mpc.labels import hash_labels, read_labels
 from cipherdag.privacy.mpc.messages import (
     Contributed,
     Keys,
     Passed,
     Signed,
 )
-from cipherdag.privacy.mpc.words import low_bits
+from cipherdag.privacy.mpc.words import hash_labels, low_bits, read_labels
 from cipherdag.privacy.wire import decode, encode
 
 PREDICATES = score_tests([1, 1, 2, 3], scores=40, variances=1600, constant=6)

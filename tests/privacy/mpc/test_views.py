@@ -12,10 +12,9 @@ from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 from scipy import stats
 
 from cipherdag.privacy.mpc.holding import Holding
-from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES, hash_labels
 from cipherdag.privacy.mpc.messages import Keys
 from cipherdag.privacy.mpc.sharing import HolderDraws, commitment, expand, part_words
-from cipherdag.privacy.mpc.words import low_bits
+from cipherdag.privacy.mpc.words import LABEL_HASH_BYTES, hash_labels, low_bits
 from cipherdag.privacy.wire import decode
 
 SIZES = [1, 1, 2, 3, 1, 2] * 12
