@@ -30,7 +30,7 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol import plan as plans
 from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.journal import GivenUp, Journal
 from cipherdag.protocol.messages import (
     Ask,
     Recover,
@@ -331,8 +331,6 @@ def test_a_journal_of_another_run_is_refused(tmp_path):
 
 
 def test_a_journal_whose_last_line_was_cut_short_is_mended(tmp_path):
-    from cipherdag.protocol.journal import GivenUp
-
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)
     journal.write(GivenUp(number=1, present=(0, 1)))

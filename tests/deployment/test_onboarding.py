@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.auditing import check_ledger
+from cipherdag.deployment import enrolment
 from cipherdag.deployment.certificates import (
     certificates_of,
     certify_site,
@@ -30,6 +31,9 @@ from cipherdag.deployment.certificates import (
     make_key,
     request_certificate,
 )
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.enrolment import activate, request_enrolment
+from cipherdag.deployment.processes import expiring
 from cipherdag.errors import (
     CipherdagError,
     CohortError,
@@ -51,7 +55,7 @@ from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import TranscribingEngine, read_transcript
 from cipherdag.protocol.progress import LedgerHead
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.private_files import lock
+from cipherdag.sites.private_files import START_LOCK, lock, locked
 from cipherdag.sites.record.ledger import Ledger, ledger_lines
 from cipherdag.sites.study.doctor import examine
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
@@ -730,9 +734,6 @@ def flare():
 @pytest.fixture(scope="module")
 def folders(flare, tmp_path_factory):
     """Of a coordinator and three sites, of which the first two are activated."""
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-    from cipherdag.deployment.enrolment import activate, request_enrolment
-
     folder = tmp_path_factory.mktemp("enrolled")
     coordinator = CoordinatorFolder.create(
         folder / "coordinator", study="study", host="localhost", port=8002
@@ -751,8 +752,6 @@ def folders(flare, tmp_path_factory):
 @pytest.fixture
 def enrolled(folders, tmp_path):
     """The coordinator, the sites and their approvals, for one test alone to change."""
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-
     made, approvals = folders
     folder = shutil.copytree(made, tmp_path / "enrolled")
     return (
@@ -772,8 +771,6 @@ def test_every_private_key_lies_in_one_closed_file_of_its_party(enrolled):
 
 def test_a_swapped_certificate_is_refused_at_activation(enrolled, tmp_path):
     """The coordinator, or whoever has its key, hands one site the certificate of another."""
-    from cipherdag.deployment.enrolment import activate
-
     coordinator, sites, approvals = enrolled
     theirs = read_file(approvals["north"], Approval)
     swapped = approve(
@@ -787,8 +784,6 @@ def test_a_swapped_certificate_is_refused_at_activation(enrolled, tmp_path):
 
 
 def test_activation_compares_fingerprint_study_and_address(enrolled, tmp_path):
-    from cipherdag.deployment.enrolment import activate
-
     coordinator, sites, approvals = enrolled
     with pytest.raises(SignatureError):
         activate(sites["west"], approvals["west"], code="00" * 32)
@@ -808,8 +803,6 @@ def test_activation_compares_fingerprint_study_and_address(enrolled, tmp_path):
 
 
 def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
-    from cipherdag.deployment.enrolment import activate, request_enrolment
-
     coordinator, sites, _ = enrolled
     north = sites["north"]
     key, chain = north.tls_key.read_bytes(), north.tls_chain.read_bytes()
@@ -825,9 +818,6 @@ def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
 
 
 def test_a_certificate_is_renewed_for_the_key_of_a_stopped_site(enrolled):
-    from cipherdag.deployment.enrolment import activate
-    from cipherdag.sites.private_files import START_LOCK, locked
-
     coordinator, sites, _ = enrolled
     south = sites["south"]
     study = coordinator.study()
@@ -882,8 +872,6 @@ def test_certificates_alone_are_renewed_without_a_code(enrolled, tmp_path, capsy
 
 
 def test_a_certificate_that_soon_expires_is_said_once_a_day(enrolled):
-    from cipherdag.deployment.processes import expiring
-
     _, sites, _ = enrolled
     now = datetime.now(UTC)
     said = expiring(sites["south"].tls_chain, lambda: now)
@@ -900,8 +888,6 @@ def test_a_certificate_that_soon_expires_is_said_once_a_day(enrolled):
 
 def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
     """A coordinator that shows two sites different studies must not change one of them later."""
-    from cipherdag.deployment.enrolment import activate
-
     coordinator, sites, _ = enrolled
     north = sites["north"]
     active = read_file(north.study_path, SignedStudy).study
@@ -918,8 +904,6 @@ def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
 
 
 def test_a_request_for_another_study_or_of_a_stranger_is_refused(enrolled, tmp_path):
-    from cipherdag.deployment.enrolment import request_enrolment
-
     coordinator, sites, _ = enrolled
     other = SiteFolder.create(tmp_path / "other", SiteSettings(name="other", study="elsewhere"))
     path, _ = request_enrolment(other)
@@ -936,8 +920,6 @@ def test_a_request_for_another_study_or_of_a_stranger_is_refused(enrolled, tmp_p
 
 def test_a_site_corrects_its_study_before_anything_is_approved(enrolled, tmp_path):
     """What it asks a certificate for follows `site.toml`; its key stays."""
-    from cipherdag.deployment.enrolment import request_enrolment
-
     coordinator, sites, _ = enrolled
     other = SiteFolder.create(tmp_path / "other", SiteSettings(name="fresh", study="elsewhere"))
     request_enrolment(other)
@@ -970,8 +952,6 @@ def test_a_certificate_is_activated_while_it_is_valid_here(enrolled):
 
 
 def test_a_clock_that_is_years_behind_activates_nothing(enrolled, monkeypatch):
-    from cipherdag.deployment import enrolment
-
     coordinator, sites, approvals = enrolled
     before = sites["south"].study_path.read_bytes()
 
@@ -987,8 +967,6 @@ def test_a_clock_that_is_years_behind_activates_nothing(enrolled, monkeypatch):
 
 
 def test_too_few_sites_make_no_run(flare, tmp_path):
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-
     CoordinatorFolder.create(tmp_path / "c", study="study", host="localhost", port=8002)
     with pytest.raises(CohortError, match="asks for 3"):
         Federation.connect(tmp_path / "c", purpose="a test").run(FedPC(evidence="vote"))

@@ -22,6 +22,7 @@ from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers import site_view
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 
 def patients(rows=900, seed=0):
@@ -190,8 +191,6 @@ def test_what_is_withheld_of_a_site_s_rows_is_withheld_of_drawn_ones():
 
 
 def test_a_policy_may_refuse_drawing_and_limits_its_values():
-    from cipherdag.sites.policy.policy import QUESTION_KINDS
-
     no_drawing = Policy(questions=QUESTION_KINDS - {"resampled"})
     federation = Federation.split(patients(), 3, policy=no_drawing)
     federation.run(FedPC(evidence="vote"))
