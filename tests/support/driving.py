@@ -46,16 +46,33 @@ def within(encoding, values):
     return ((lowest <= values) & (values <= encoding.bound)).all()
 
 
+def overheard(asking, heard):
+    """The same generator, of which every question is noted, with what it is answered."""
+    told = None
+    try:
+        while True:
+            question = asking.send(told)
+            told = yield question
+            heard.append((question, told))
+    except StopIteration as finished:
+        return finished.value
+
+
+def answered(asking, answer):
+    """Run a generator to its end; its outcome, and every question with what it was answered."""
+    heard, told = [], None
+    listening = overheard(asking, heard)
+    try:
+        while True:
+            told = answer(listening.send(told))
+    except StopIteration as finished:
+        return finished.value, heard
+
+
 def drive(asking, respondents):
     """Run a generator to its end; returns its outcome and the questions it asked."""
-    asked = []
-    try:
-        question = next(asking)
-        while True:
-            asked.append(question)
-            question = asking.send(plain_sum(question, respondents))
-    except StopIteration as finished:
-        return finished.value, asked
+    outcome, heard = answered(asking, lambda question: plain_sum(question, respondents))
+    return outcome, [question for question, _ in heard]
 
 
 def respondent(test):
