@@ -65,7 +65,6 @@ from cipherdag.sites.study.study import (
     SignedStudy,
     approve,
     check_approval,
-    check_colluders,
     check_request,
     check_study,
     coordinator_fingerprint,
@@ -417,12 +416,6 @@ def test_a_study_file_says_what_runs_are_safe_against(hospitals, tmp_path, collu
         path.write_text(text.replace('"engine"', f'"colluders": {wrong}, "engine"', 1))
         with pytest.raises(MalformedMessageError):
             read_file(path, SignedStudy)
-
-
-def test_what_cannot_be_promised_is_refused_with_what_could_be():
-    with pytest.raises(ParameterError, match="against 2 colluding") as caught:
-        check_colluders(2, min_sites=3)
-    assert "at most 1" in caught.value.remedy
 
 
 def test_every_site_holds_the_coordinator_to_what_the_study_promises(tmp_path):

@@ -188,12 +188,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     engine.tamper = restart
     _, closed = learn(session)
     (left,) = session.dropouts
-    assert (left.site, left.reason, left.n_sites, left.fewest) == (
-        "hospital-2",
-        LOST,
-        3,
-        3,
-    )
+    assert (left.site, left.reason, left.n_sites, left.fewest) == ("hospital-2", LOST, 3, 3)
     assert last_reason() is SessionLostError
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
@@ -204,12 +199,17 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     assert session.rounds[2].left == (left,)
 
 
+def crashed(hospitals, handlers, folder):
+    """The journal of a run whose coordinator ended while it asked the second time."""
+    journal, engine = folder / "journal.jsonl", CrashingEngine(handlers, "ask", 2)
+    with pytest.raises(CrashError):
+        learn(hospitals.session(handlers, engine=engine, journal=Journal(journal)))
+    return journal
+
+
 def test_a_site_is_left_out_where_the_coordinator_restarts_too(hospitals, tmp_path):
     handlers = hospitals.handlers()
-    path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "ask", 2)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
+    path = crashed(hospitals, handlers, tmp_path)
     hospitals.restart(handlers, "hospital-1")
     session = hospitals.session(handlers, journal=Journal(path))
     learn(session)
@@ -235,9 +235,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.close()
 
 
-def test_a_restarted_site_neither_answers_nor_reopens_its_session(
-    hospitals,
-):
+def test_a_restarted_site_neither_answers_nor_reopens_its_session(hospitals):
     """Resuming at the site would need its masks on disk, or would use them twice."""
     handlers = hospitals.handlers()
     engine = CrashingEngine(handlers, "unmask", 2)
@@ -256,10 +254,7 @@ def test_a_restarted_site_neither_answers_nor_reopens_its_session(
 
 def test_another_run_in_between_ends_the_first_one_for_good(hospitals, tmp_path):
     handlers = hospitals.handlers()
-    path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "ask", 2)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
+    path = crashed(hospitals, handlers, tmp_path)
     learn(hospitals.session(handlers))
     with pytest.raises(SessionLostError) as caught:
         learn(hospitals.session(handlers, journal=Journal(path)))
@@ -269,10 +264,7 @@ def test_another_run_in_between_ends_the_first_one_for_good(hospitals, tmp_path)
 
 def test_a_journal_is_not_taken_up_over_other_sites(hospitals, tmp_path):
     handlers = hospitals.handlers()
-    path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "ask", 2)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
+    path = crashed(hospitals, handlers, tmp_path)
     for other in ({"names": FOUR[:3]}, {"protection": "bfv"}, {"algorithm": "fedcmfs"}):
         plan = hospitals.plan(**other)
         with pytest.raises(OutputError, match="of another plan"):
