@@ -32,14 +32,7 @@ from cipherdag.errors import (
 from cipherdag.protocol import plan as plans
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.journal import GivenUp, Journal
-from cipherdag.protocol.messages import (
-    Ask,
-    Recover,
-    Share,
-    Unmask,
-    Unmasked,
-    declaration,
-)
+from cipherdag.protocol.messages import Ask, Recover, Share, Unmask, Unmasked, declaration
 from cipherdag.protocol.plan import fewest_survivors
 
 PROTECTIONS = ("masking", "bfv", "none")

@@ -18,9 +18,7 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.questions.comparison import secure_lowest
-from cipherdag.questions.regrets import (
-    GraphRegretExceeds,
-)
+from cipherdag.questions.regrets import GraphRegretExceeds
 
 
 def simulated(algorithm, n_variables, worst):

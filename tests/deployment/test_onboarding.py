@@ -362,10 +362,7 @@ def test_a_study_altered_on_its_way_or_on_disk_is_refused(hospitals, alter):
             CohortError,
         ),
         (lambda s: {"revoked": ("Hospital-1",)}, CohortError),
-        (
-            lambda s: {"sites": (msgspec.structs.replace(s.sites[0], name="../x"),)},
-            ParameterError,
-        ),
+        (lambda s: {"sites": (msgspec.structs.replace(s.sites[0], name="../x"),)}, ParameterError),
         (lambda s: {"name": "../x"}, ParameterError),
         (lambda s: {"host": "a b"}, ParameterError),
         (lambda s: {"port": 0}, ParameterError),
@@ -782,10 +779,7 @@ def test_activation_compares_fingerprint_study_and_address(enrolled, tmp_path):
         activate(sites["west"], approvals["west"], code="00" * 32)
     with pytest.raises(SignatureError, match="study"):
         activate(
-            sites["west"],
-            approvals["west"],
-            code=coordinator.fingerprint,
-            study_code="00" * 32,
+            sites["west"], approvals["west"], code=coordinator.fingerprint, study_code="00" * 32
         )
     site = sites["west"]
     kept = site.settings_path.read_text()

@@ -10,12 +10,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from adversary import (
-    ROWS,
-    RecordingEngine,
-    Ward,
-    silence,
-)
+from adversary import ROWS, RecordingEngine, Ward, silence
 from driving import drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,11 +18,7 @@ from hypothesis import strategies as st
 from cipherdag import Federation, FedFCI, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import Voting
-from cipherdag.errors import (
-    ParameterError,
-    PolicyRefusedError,
-    SiteUnreachableError,
-)
+from cipherdag.errors import ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.graphs.networks import asia
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program

@@ -36,11 +36,7 @@ from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.residues import (
-    MAX_MODULUS,
-    WORD_MODULI,
-    add,
-)
+from cipherdag.privacy.residues import MAX_MODULUS, WORD_MODULI, add
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
 from cipherdag.privacy.unprotected import UNPROTECTED
 

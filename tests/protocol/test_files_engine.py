@@ -116,10 +116,7 @@ def hostile(draw, genuine, where):
     made = []
 
     def put(why, what=None, *, name="{}", **odd):
-        number, content = (
-            draw.randrange(*LATER),
-            draw.randbytes(draw.randrange(40, 400)),
-        )
+        number, content = (draw.randrange(*LATER), draw.randbytes(draw.randrange(40, 400)))
         written = content if what is None else what(content)
         path = where / name.format(named(number, content, **odd))
         path.write_bytes(written)
@@ -222,13 +219,7 @@ def test_a_sealed_file_that_is_no_call_is_refused(share, call):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        key(TO_COORDINATOR),
-        key(site="south"),
-        key(study="another"),
-        key(pair=KEYS["south"]),
-    ],
+    "other", [key(TO_COORDINATOR), key(site="south"), key(study="another"), key(pair=KEYS["south"])]
 )
 def test_a_seal_is_for_one_direction_site_study_and_pair(other):
     sealed = key().seal(7, b"content")

@@ -28,13 +28,7 @@ from cipherdag.privacy.mpc.batch import COORDINATOR
 from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed, Signed, Square, Verdicts
 from cipherdag.privacy.wire import decode, encode, pack, unpack
 from cipherdag.protocol.journal import GivenUp, Journal
-from cipherdag.protocol.messages import (
-    Ask,
-    Finish,
-    Secure,
-    Share,
-    read_envelope,
-)
+from cipherdag.protocol.messages import Ask, Finish, Secure, Share, read_envelope
 from cipherdag.protocol.set_up import roles_of
 from cipherdag.protocol.set_up_messages import (
     DealerKeys,

@@ -20,11 +20,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Bundle, Resampled
-from cipherdag.questions.threshold import (
-    ContributorCounts,
-    Suppressed,
-    sum_with_threshold,
-)
+from cipherdag.questions.threshold import ContributorCounts, Suppressed, sum_with_threshold
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 TEST = CITestSpec(alpha=0.05)

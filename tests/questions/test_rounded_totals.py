@@ -38,9 +38,7 @@ def test_floors_are_those_of_the_totals(data):
     counts = data.draw(
         st.lists(
             st.lists(
-                st.integers(0, 1 << 16),
-                min_size=question.n_counts,
-                max_size=question.n_counts,
+                st.integers(0, 1 << 16), min_size=question.n_counts, max_size=question.n_counts
             ),
             min_size=1,
             max_size=5,

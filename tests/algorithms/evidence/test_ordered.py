@@ -233,10 +233,7 @@ def test_separated_constant_and_absent_responses_end():
     nothing = np.full(300, np.nan)
     data = np.column_stack([grade, x, np.ones(300), rng.standard_normal(300), nothing])
     categories, ordered = (3, 0, 3, 0, 4), (0, 2, 4)
-    tests = [
-        np.array([[0, 1], [0, 3], [2, 3], [0, 2], [4, 1]]),
-        np.array([[0, 3, 1], [1, 3, 0]]),
-    ]
+    tests = [np.array([[0, 1], [0, 3], [2, 3], [0, 2], [4, 1]]), np.array([[0, 3, 1], [1, 3, 0]])]
     for kind in (Queries, with_effect):
         pairs, given_one = p_values(np.split(data, 3), tests, categories, ordered, kind)
         assert pairs[0] < 1e-20  # x separates its own grades
@@ -288,11 +285,7 @@ def test_tests_of_withheld_tables_and_of_sites_use_the_order_too():
         aggregates = []
         for ordered in (True, False):
             federation = Federation.split(
-                data,
-                3,
-                device="cpu",
-                policy=ALL_KINDS,
-                schema=graded_schema(data, ordered=ordered),
+                data, 3, device="cpu", policy=ALL_KINDS, schema=graded_schema(data, ordered=ordered)
             )
             own = FedPC(evidence=evidence, test=test, max_cond_size=1)
             result = federation.run(own)

@@ -51,9 +51,7 @@ def test_one_site_with_all_rows_gives_the_same_by_its_own_test(seed, n_sites):
     sites = [mixed_site(part, categories) for part in np.array_split(data, n_sites)]
     drive(queries.ask(Facts(4, n_sites)), sites)
     for found, own in zip(
-        queries.found,
-        central(RegressionTest(categories, lambda v: data[:, v]), tests),
-        strict=True,
+        queries.found, central(RegressionTest(categories, lambda v: data[:, v]), tests), strict=True
     ):
         np.testing.assert_allclose(found, own.p_value, rtol=1e-5, atol=1e-9)
 

@@ -263,8 +263,7 @@ def test_questions_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="largest size"):
         StrengthVerdicts(**good | {"largest": 0}, pairs=pack_integers(np.array([[0, 1]])))
     read = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(ScaleVerdicts(pairs_question())),
-        type=ScaleVerdicts,
+        msgspec.msgpack.encode(ScaleVerdicts(pairs_question())), type=ScaleVerdicts
     )
     assert read == ScaleVerdicts(pairs_question())
 

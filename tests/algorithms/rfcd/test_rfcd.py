@@ -11,14 +11,7 @@ from fuzzing import mutate
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import random_dag
-from regretting import (
-    MadeUpScore,
-    every_dag,
-    gaussian,
-    linear_sites,
-    scored,
-    worst_regrets,
-)
+from regretting import MadeUpScore, every_dag, gaussian, linear_sites, scored, worst_regrets
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching

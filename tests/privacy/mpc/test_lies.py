@@ -15,12 +15,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.mpc import seat, sharing
 from cipherdag.privacy.mpc.labels import hash_labels, read_labels
-from cipherdag.privacy.mpc.messages import (
-    Contributed,
-    Keys,
-    Passed,
-    Signed,
-)
+from cipherdag.privacy.mpc.messages import Contributed, Keys, Passed, Signed
 from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode, encode
 

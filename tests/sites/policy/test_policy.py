@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from cipherdag import Describe, Federation
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.errors import (
-    CohortError,
-    PolicyRefusedError,
-    ProtectionError,
-    SiteNotReadyError,
-)
+from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError, SiteNotReadyError
 from cipherdag.graphs.networks import asia
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
