@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
 from click.testing import CliRunner
+from driving import outcome_over
 from site_logs import REASONS, refused
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.cli.main import cli
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
@@ -29,8 +29,6 @@ from cipherdag.errors import (
 from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.privacy.wire import decode, encode
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.flare_engine import ADDRESS_FILE, LocalSocket, ask
 from cipherdag.protocol.journal import Journal
@@ -60,10 +58,7 @@ SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
 
 
 def learn(session, algorithm=SUMS):
-    outcome = run_program(
-        session, Replay(algorithm.ask(Facts(session.open(), 4, min_contributors=3)))
-    )
-    return outcome.arcs.tobytes(), session.finish()
+    return outcome_over(session, algorithm).arcs.tobytes(), session.finish()
 
 
 def questions(*engines):
@@ -228,7 +223,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.restart(handlers, "hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 3, min_contributors=3))))
+        outcome_over(session, n_variables=5)
     assert isinstance(caught.value.__context__, SiteUnreachableError)
     assert LOST in caught.value.__context__.message
     assert caught.value.site == "hospital-1"
@@ -278,7 +273,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+    outcome_over(first, n_variables=5)
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -299,7 +294,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     handlers.pop("hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+        outcome_over(session, n_variables=5)
     assert isinstance(caught.value.__context__, SiteUnreachableError)
 
 
@@ -309,7 +304,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.set_up is None
-    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+    outcome_over(session, n_variables=5)
     session.finish()
     assert not runtime._current.session
 

@@ -3,7 +3,13 @@
 import numpy as np
 from mpc_cohort import holds
 
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.sites.answers.site_view import SiteView
+
+VOTE = FedPC(evidence="vote")
 
 
 def plain_sum(question, respondents):
@@ -73,6 +79,13 @@ def drive(asking, respondents):
     """Run a generator to its end; returns its outcome and the questions it asked."""
     outcome, heard = answered(asking, lambda question: plain_sum(question, respondents))
     return outcome, [question for question, _ in heard]
+
+
+def outcome_over(session, algorithm=VOTE, n_variables=None):
+    """What a program comes to over a session, which is opened unless its variables are told."""
+    n_variables = session.open() if n_variables is None else n_variables
+    facts = Facts(n_variables, len(session._plan.cohort), min_contributors=3)
+    return run_program(session, Replay(algorithm.ask(facts), facts.present))
 
 
 def respondent(test):

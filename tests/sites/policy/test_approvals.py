@@ -119,58 +119,45 @@ def test_an_approval_holds_for_the_plan_that_was_seen_only(approvals, change):
 # the signature
 
 
-def test_a_decision_that_another_key_signed_is_none(approvals):
-    own = plan()
-    asked(approvals, own)
-    approve(approvals, own, identity=STRANGER)
-    asked(approvals, own)
-    assert approvals.runs()[0].decision == "waits"
+def signed_for(approvals, own, other):
+    """The signature of another plan's approval."""
+    altered(approvals, own, decision="approved", signature=approve(approvals, other).signature)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"decision": "approved"}, {"decision": "approved", "signature": bytes(64)}]
-)
-def test_a_decision_that_nobody_signed_is_none(approvals, changes):
-    own = plan()
-    asked(approvals, own)
-    altered(approvals, own, **changes)
-    asked(approvals, own)
-
-
-def test_a_denial_is_not_turned_into_an_approval(approvals):
-    own = plan()
-    asked(approvals, own)
-    approvals.decide(own.session.hex(), "denied", OWN, note="ask the board first")
-    altered(approvals, own, decision="approved")
-    asked(approvals, own)
-
-
-def test_a_plan_that_was_altered_in_its_file_is_not_approved(approvals):
-    own = plan()
-    asked(approvals, own)
-    approve(approvals, own)
-    altered(approvals, own, plan=msgspec.structs.replace(own, parameters={"alpha": 0.5}))
-    asked(approvals, own)
-
-
-def test_an_approval_does_not_hold_for_a_plan_put_in_its_place(approvals):
+def put_in_its_place(approvals, own, other):
     """Else whoever copies a folder has approved whatever lies under the other name."""
-    good, bad = plan(), plan(parameters={"alpha": 0.5})
-    for own in (good, bad):
-        asked(approvals, own)
-    approve(approvals, good)
-    path_of(approvals, bad).write_bytes(path_of(approvals, good).read_bytes())
-    asked(approvals, bad)
-    approvals.check(good)
+    approve(approvals, other)
+    path_of(approvals, own).write_bytes(path_of(approvals, other).read_bytes())
 
 
-def test_a_signature_of_one_plan_is_none_of_another(approvals):
-    good, bad = plan(), plan(parameters={"alpha": 0.5})
-    for own in (good, bad):
-        asked(approvals, own)
-    signature = approve(approvals, good).signature
-    altered(approvals, bad, decision="approved", signature=signature)
-    asked(approvals, bad)
+FORGED = {
+    "by another key": lambda had, own, _: approve(had, own, identity=STRANGER),
+    "by nobody": lambda had, own, _: altered(had, own, decision="approved"),
+    "no signature": lambda had, own, _: altered(
+        had, own, decision="approved", signature=bytes(64)
+    ),
+    "a denial": lambda had, own, _: (
+        had.decide(own.session.hex(), "denied", OWN, note="ask the board first"),
+        altered(had, own, decision="approved"),
+    ),
+    "another plan": lambda had, own, other: (
+        approve(had, own), altered(had, own, plan=msgspec.structs.replace(own, parameters={}))
+    ),
+    "of another plan": signed_for,
+    "in its place": put_in_its_place,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_forged_approval_is_none_and_the_plan_waits_again(approvals, forge):
+    own, other = plan(parameters={"alpha": 0.5}), plan()
+    for each in (own, other):
+        asked(approvals, each)
+    forge(approvals, own, other)
+    asked(approvals, own)
+    assert approvals.find(own.session.hex()).decision == "waits"
+    approve(approvals, other)
+    approvals.check(other)
 
 
 # denials
