@@ -13,7 +13,6 @@ import pytest
 from site_logs import REASONS
 
 from cipherdag import FedPC
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError, ForgedSumError, KeyAgreementError, SiteUnreachableError
 from cipherdag.privacy.wire import decode
 from cipherdag.program.versions import computed_with
@@ -71,21 +70,8 @@ def run(
     """The questions and bits of a plan's rounds, and the engine that carried them."""
     engine = engine or Counting(handlers)
     plan = plan or (journal and journal.plan) or plan_of(hospitals, algorithm)
-    session = hospitals.session(handlers, plan=plan, engine=engine, journal=journal)
-    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
-    asking, sums, opened = algorithm.ask(facts), None, []
-    while rounds is None or len(opened) < rounds:
-        try:
-            question = asking.send(sums)
-        except StopIteration:
-            break
-        facts.present.n_sites = session.n_summed or len(plan.cohort)
-        sums = session.ask(question)
-        opened.append((question, sums))
-    else:
-        return opened, engine
-    session.finish()
-    return opened, engine
+    about = {"rounds": rounds, "finishes": rounds is None, "engine": engine, "journal": journal}
+    return hospitals.carry_out(handlers, algorithm, plan, **about), engine
 
 
 def bits(opened):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
-from adversary import Split, Ward, expected, refused, send_instead, silence, votes
+from adversary import CrashError, Split, Ward, expected, refused, send_instead, silence, votes
 
 from cipherdag.errors import (
     CohortError,
@@ -183,10 +183,6 @@ def test_a_sum_that_one_site_missed_is_remembered_by_enough_others():
         for cohort in combinations((*names, "hospital-9"), size):
             for site in (0, 1):
                 assert names[site] not in cohort or records[site].change(later, cohort) is not None
-
-
-class CrashError(Exception):
-    """The coordinator's process ends here."""
 
 
 # the set-up is three calls and a round two; a site dies in the second round, for good

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from cipherdag import errors
@@ -11,6 +12,7 @@ PAGES = ("docs/explanation/attacks.md", "docs/adr/0005-a-session-lives-in-the-si
 NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 
 
+@cache
 def functions(path):
     return {node.name for node in ast.parse(path.read_text("utf-8")).body
             if isinstance(node, ast.FunctionDef)}  # fmt: skip

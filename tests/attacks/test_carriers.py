@@ -16,6 +16,10 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
+from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
+from cipherdag.protocol.engines import flare_engine
+from cipherdag.protocol.engines.flare_engine import FlareEngine
+
 ATTEMPTS = 200
 ASK = "invite"
 SITES = ("north", "south")
@@ -97,8 +101,6 @@ def children_and_files(pid, folder):
 def test_broken_frames_end_a_connection_and_no_process(attacked):
     from hostile_peer import HostileServer, broken_frames
 
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     watched = Watched(attacked, "north")
     with watched.process:
         server = HostileServer(attacked.port, attacked.credentials("server"))
@@ -118,8 +120,6 @@ def test_broken_frames_end_a_connection_and_no_process(attacked):
 def test_another_site_reaches_nobody_but_the_coordinator(attacked, tmp_path):
     """Over an honest server, with its own certificate, under its own name and under others'."""
     from hostile_peer import broken_frames, hostile_frames, is_cut, member
-
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
 
     marker = tmp_path / "ran"
     frames = hostile_frames(marker, "north")
@@ -179,9 +179,6 @@ def test_a_server_s_certificate_and_a_revoked_site_cannot_connect(attacked):
 def test_a_local_account_finds_no_listener_and_no_socket_to_command(attacked):
     """The engine's process listens on nothing; the server's socket wants the user and a token."""
     import psutil
-
-    from cipherdag.errors import SiteNotReadyError
-    from cipherdag.protocol.engines import flare_engine
 
     watched = Watched(attacked, "north")
     with attacked.relay(), watched.process:
@@ -366,8 +363,6 @@ def test_code_in_the_place_of_the_engine_gains_nothing(attacked, tmp_path):
 
 
 def test_two_thousand_idle_connections_from_one_address_stop_nobody(attacked):
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     north, south = Watched(attacked, "north"), Watched(attacked, "south")
     with contextlib.ExitStack() as up:
         up.enter_context(attacked.relay())
@@ -462,9 +457,6 @@ def test_what_a_process_prints_does_not_fill_the_site_s_disk(attacked):
 
 
 def test_a_run_whose_server_has_stopped_names_the_server_and_no_site(attacked):
-    from cipherdag.errors import SiteUnreachableError
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     watched = Watched(attacked, "north")
     with attacked.relay(), watched.process:  # in this order: a refused call is tried again late
         engine = FlareEngine(attacked.coordinator, sites=("north",), start_s=60.0)

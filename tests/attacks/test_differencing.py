@@ -7,11 +7,10 @@ import hospital_folders
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from driving import outcome_over
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.cli.main import cli
 from cipherdag.errors import (
     DifferencingError,
@@ -20,8 +19,6 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.wire import decode
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import Refusal, read_envelope
@@ -339,10 +336,7 @@ def test_a_whole_run_may_be_repeated_and_is_remembered_once(hospitals):
     handlers = hospitals.handlers()
     for _ in range(2):
         session = hospitals.session(handlers)
-        run_program(
-            session,
-            Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, min_contributors=3))),
-        )
+        outcome_over(session)
         session.finish()
     lines = hospitals.folders["hospital-0"].sums_path.read_text().splitlines()
     assert len(session.rounds) > 1

@@ -128,8 +128,7 @@ def test_no_round_of_any_plan_tells_apart_counts_of_the_same_steps(drawn):
 
 NAMES = ("dose", "enzyme", "pain")
 SHORT = FedCD(
-    rounds=1,
-    training=Training(epochs=1, fit_steps=5, graph_steps=5, batch=16, graphs=8, hidden=4),
+    rounds=1, training=Training(epochs=1, fit_steps=5, graph_steps=5, batch=16, graphs=8, hidden=4)
 )
 
 

@@ -7,12 +7,7 @@ from adversary import Ward
 from cipherdag.errors import KeyAgreementError, SignatureError
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.cohort_channel import refusal_error
-from cipherdag.protocol.messages import (
-    Envelope,
-    Refusal,
-    read_envelope,
-    seal_envelope,
-)
+from cipherdag.protocol.messages import Envelope, Refusal, read_envelope, seal_envelope
 from cipherdag.protocol.set_up_messages import Offer, Offers
 
 LOW_ORDER = (bytes(32), b"\x01" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f")
@@ -94,10 +89,7 @@ def unsigned(_, offers):
             lambda ward, offers: signed(ward, offer_of(offers[2]), key=ward.coordinator),
             SignatureError,
         ),
-        (
-            lambda ward, offers: signed(ward, offer_of(offers[2]), session=bytes(16)),
-            SignatureError,
-        ),
+        (lambda ward, offers: signed(ward, offer_of(offers[2]), session=bytes(16)), SignatureError),
     ],
 )
 def test_a_key_that_is_slipped_in_is_refused_by_every_honest_site(change, error):

@@ -69,19 +69,10 @@ def planned(hospitals, algorithm, **about):
 def carried_out(hospitals, handlers, algorithm, *, engine=None, rounds=None, **about):
     """The sums of a plan's rounds, of all or the first of them."""
     plan = planned(hospitals, algorithm, **about)
-    session = hospitals.session(handlers, plan=plan, engine=engine)
-    facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
-    asking, sums, opened = algorithm.ask(facts), None, []
-    while rounds is None or len(opened) < rounds:
-        try:
-            question = asking.send(sums)
-        except StopIteration:
-            break
-        facts.present.n_sites = session.n_summed or len(plan.cohort)
-        sums = session.ask(question)
-        opened.append(sums)
-    session.finish()
-    return opened
+    return [
+        sums
+        for _, sums in hospitals.carry_out(handlers, algorithm, plan, engine=engine, rounds=rounds)
+    ]
 
 
 def kinds_left(hospitals, session):

@@ -21,7 +21,7 @@ CALLS_CODE = {"eval", "exec", "compile", "__import__", "unpack_archive", "make_a
 CALLS_CODE |= {"execv", "execve", "execvp", "spawnv", "popen", "load_module", "exec_module"}
 
 STARTS_PROGRAMS = {
-    "protocol/engines/engine_process.py": "the engine's process: our own module, no shell",
+    "protocol/engines/engine_process.py": "the engine's process: our own module, no shell"
 }
 IMPORTS_BY_NAME = {
     "__init__.py": "names of the package's own API",
@@ -96,11 +96,7 @@ def test_nothing_that_runs_text_or_unpacks_archives_is_called():
 
 @pytest.mark.parametrize(
     ("module", "listed"),
-    [
-        ("subprocess", STARTS_PROGRAMS),
-        ("importlib", IMPORTS_BY_NAME),
-        ("zipfile", READS_ARCHIVES),
-    ],
+    [("subprocess", STARTS_PROGRAMS), ("importlib", IMPORTS_BY_NAME), ("zipfile", READS_ARCHIVES)],
 )
 def test_what_starts_imports_or_opens_archives_stands_in_a_list(module, listed):
     harmless = {"importlib.metadata", "importlib.resources", "importlib.util"}

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from driving import overheard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from overlapping import EXACT, LACKING, NAMES, chained, simulated, sites_of
@@ -158,21 +159,9 @@ def test_sites_that_lack_a_variable_answer_zeros_to_its_tests():
         SiteView.of_table(site.table, min_cell_size=0, device="cpu") for site in federation.sites
     ]
     lacking = [own.table.schema.unmeasured_at(own.name) for own in federation.sites]
-    heard = []
-
-    def asking(facts):
-        generator, answer = FedPC(evidence="fisher", test="regression").ask(facts), None
-        try:
-            while True:
-                question = generator.send(answer)
-                heard.append(question)
-                answer = yield question
-        except StopIteration as finished:
-            return finished.value
-
-    federation.ask("fedpc", asking)
-    told = 0
-    for covered in heard:
+    told, heard, algorithm = 0, [], FedPC(evidence="fisher", test="regression")
+    federation.ask("fedpc", lambda facts: overheard(algorithm.ask(facts), heard))
+    for covered, _ in heard:
         question = covered.question
         if not hasattr(question, "combination"):
             continue

@@ -193,7 +193,7 @@ HONEST = {kind: sites(kind) for kind in ("discrete", "continuous")}
                 max_cond_size=2,
             )
             for kind in FEDPC["evidence"]
-        ),
+        )
     ),
     st.integers(0, 2**32 - 1),
     st.sampled_from(MANNERS),

@@ -28,7 +28,6 @@ from scipy import stats
 
 from cipherdag.errors import (
     AggregateRangeError,
-    BoundExceededError,
     CipherdagError,
     KeyAgreementError,
     OpeningRefusedError,
@@ -420,14 +419,6 @@ def test_errors_carry_neither_keys_nor_answers(context):
     finally:
         logging.getLogger().removeHandler(handler)
     assert not written.getvalue()
-
-
-def test_a_refused_answer_leaves_the_question_open():
-    declaration = declare(2, Segment(1, 1.0))
-    site = masking_sites(2)[0]
-    with pytest.raises(BoundExceededError):
-        site.share(np.array([2.0]), declaration)
-    assert site.share(np.array([1.0]), declaration)
 
 
 def test_equal_answers_give_different_shares_in_every_round_and_run():

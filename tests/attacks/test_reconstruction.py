@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from adversary import ROWS, Ward, patients, refused, votes
+from driving import overheard
 from halfway import Halfway
 
 from cipherdag import Federation, FedPC, RFcd
@@ -311,24 +312,16 @@ def test_a_missing_value_does_not_show_in_tables_of_an_honest_plan():
     """Nothing is asked off the plan: pooled tables of {x, z} and {x, y, z} are what it needs."""
     frames = {f"h{k}": patients(900 + 100 * k, k).iloc[:, :3].astype(object) for k in range(3)}
     frames["h1"].iloc[17, 1] = None
-    seen = {}
-
-    def listening(facts):
-        asking = FedPC(evidence="pooled", alpha=0.5).ask(facts)
-        question = next(asking)
-        while True:
-            sums = yield question
-            for part in question.parts:
-                if isinstance(part, Tables):
-                    own = [tuple(row) for rows in part.sets() for row in rows.tolist()]
-                    ends = np.cumsum([2 ** len(names) for names in own])[:-1]
-                    seen.update(zip(own, np.split(sums, ends), strict=True))
-            try:
-                question = asking.send(sums)
-            except StopIteration as finished:
-                return finished.value
-
-    Federation.simulate(frames, device="cpu").ask("fedpc", listening)
+    seen, heard = {}, []
+    algorithm = FedPC(evidence="pooled", alpha=0.5)
+    federation = Federation.simulate(frames, device="cpu")
+    federation.ask("fedpc", lambda facts: overheard(algorithm.ask(facts), heard))
+    for question, sums in heard:
+        for part in question.parts:
+            if isinstance(part, Tables):
+                own = [tuple(row) for rows in part.sets() for row in rows.tolist()]
+                ends = np.cumsum([2 ** len(names) for names in own])[:-1]
+                seen.update(zip(own, np.split(sums, ends), strict=True))
     of_three = seen[0, 1, 2].reshape(2, 2, 2)
     assert (seen[0, 2].reshape(2, 2) == of_three.sum(axis=1)).all()
 

@@ -19,11 +19,7 @@ from cipherdag.algorithms.rfcd.searches import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.questions.scores.likelihoods import COARSE_BITS, LogLikelihoods
-from cipherdag.sites.answers.regret_answers import (
-    LOGLIK_NOISE_NATS,
-    likelihood_noise,
-    table_scores,
-)
+from cipherdag.sites.answers.regret_answers import LOGLIK_NOISE_NATS, likelihood_noise, table_scores
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.scores.scores import PENALTY_BITS
 from cipherdag.sites.table.column import Column

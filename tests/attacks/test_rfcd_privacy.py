@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cohort import values_of
-from driving import drive
+from driving import answered, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regretting import every_dag, frames, gaussian, linear_sites, scored, worst_regrets
@@ -18,26 +18,20 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.questions.comparison import secure_lowest
-from cipherdag.questions.regrets import (
-    GraphRegretExceeds,
-)
+from cipherdag.questions.regrets import GraphRegretExceeds
 
 
 def simulated(algorithm, n_variables, worst):
     """The coordinator's whole view, made from the worst-case regrets without any site."""
-    view = []
-    asking = algorithm.ask(Facts(n_variables, 3))
-    try:
-        question = next(asking)
-        while True:
-            families = question.family_list()
-            graphs = [tuple(families[k][1] for k in row) for row in question.graph_rows().tolist()]
-            regrets = np.array([worst[dag] for dag in graphs])
-            answer = (regrets[:, None] > question.threshold_array()).astype(float).ravel()
-            view.append((question, answer.tobytes()))
-            question = asking.send(answer)
-    except StopIteration as finished:
-        return view, finished.value
+
+    def answer(question):
+        families = question.family_list()
+        graphs = [tuple(families[k][1] for k in row) for row in question.graph_rows().tolist()]
+        regrets = np.array([worst[dag] for dag in graphs])
+        return (regrets[:, None] > question.threshold_array()).astype(float).ravel()
+
+    outcome, heard = answered(algorithm.ask(Facts(n_variables, 3)), answer)
+    return [(question, told.tobytes()) for question, told in heard], outcome
 
 
 def recorded(federation, algorithm, monkeypatch):
@@ -132,19 +126,17 @@ values_of_sites = st.integers(1, 40).flatmap(
 
 def searched(sites, keep, highest, near, words):
     sites = np.array(sites)
-    seen = []
     asking = secure_lowest(
         lambda asked, t: (asked, t), sites.shape[1],
         lowest=-1000, highest=highest, near=near, keep=keep, words=words,
     )  # fmt: skip
-    try:
-        asked, thresholds = next(asking)
-        while True:
-            seen.append((asked.tolist(), thresholds.tolist()))
-            exceeds = (sites[:, asked, None] > thresholds[None]).any(axis=0)
-            asked, thresholds = asking.send(exceeds.astype(float).ravel())
-    except StopIteration as finished:
-        return *finished.value, seen
+
+    def exceeds(question):
+        asked, thresholds = question
+        return (sites[:, asked, None] > thresholds[None]).any(axis=0).astype(float).ravel()
+
+    found, heard = answered(asking, exceeds)
+    return *found, [(asked.tolist(), thresholds.tolist()) for (asked, thresholds), _ in heard]
 
 
 @settings(max_examples=200)

@@ -46,13 +46,7 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.protocol.set_up_messages import (
-    Chance,
-    Chances,
-    Commitments,
-    Linked,
-    Offers,
-)
+from cipherdag.protocol.set_up_messages import Chance, Chances, Commitments, Linked, Offers
 from cipherdag.sites.policy.plan_account import plan_lines
 
 N_SITES, LIAR = 8, "hospital-5"

@@ -6,14 +6,7 @@ One of two sites subtracts its answers. The attack, and how it is measured, is i
 
 import numpy as np
 import pytest
-from step_attacks import (
-    LEAST,
-    effect_study,
-    figures,
-    followed,
-    hazard_study,
-    patients,
-)
+from step_attacks import LEAST, effect_study, figures, followed, hazard_study, patients
 
 from cipherdag.sites.compute.rows import FEW_LEVELS, has_levels, smallest_cell
 

@@ -8,7 +8,6 @@ from followed_patients import EDGES, ward
 from hospital_folders import NAMES
 
 from cipherdag import Survival
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.program.versions import computed_with
 from cipherdag.sites.drafts.inference import infer_schema
@@ -44,20 +43,11 @@ def run(hospitals, *sizes):
     plan = hospitals.plan(
         algorithm="survival", versions=computed_with(), parameters=msgspec.to_builtins(ASKED)
     )
-    session = hospitals.session(hospitals.handlers(), plan=plan)
-    facts = Facts(session.open(), 3, min_contributors=plan.min_contributors)
-    asking, sums, units = ASKED.ask(facts), None, set()
     try:
-        while True:
-            question = asking.send(sums)
-            facts.present.n_sites = session.n_summed or 3
-            sums = session.ask(question)
-            units |= {question.unit} - {0}
-    except StopIteration:
-        session.finish()
+        opened = hospitals.carry_out(hospitals.handlers(), ASKED, plan)
     finally:
         hospitals.close()
-    return units
+    return {question.unit for question, _ in opened} - {0}
 
 
 @pytest.mark.follows("be the largest min_cell_size of the sites again.")

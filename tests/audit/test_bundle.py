@@ -365,11 +365,7 @@ FORGED_SITES = [
     (lambda _: {"ledgers/hospital-0.jsonl": b"\xff"}, OWN, "a ledger cannot be read as text"),
     (lambda _: {crate.METADATA: b"{}"}, OWN, crate.METADATA),
     (lambda _: {crate.METADATA: b"[" * 9000}, OWN, crate.METADATA),
-    (
-        lambda _: {crate.METADATA: b" " * 2**24 + b"{}"},
-        OWN,
-        f"{crate.METADATA} has 16777218 bytes",
-    ),
+    (lambda _: {crate.METADATA: b" " * 2**24 + b"{}"}, OWN, f"{crate.METADATA} has 16777218 bytes"),
     *(
         (lambda own, file=file, change=change: beyond_messages(own, file, change), OWN, file)
         for file in (PLAN, APPROVAL)
@@ -480,11 +476,7 @@ def test_a_plan_that_nobody_approved_is_caught_though_a_site_signs(approved, of_
         ),
     )
     path = forged(
-        of_site,
-        tmp_path / "c.zip",
-        changes | listed,
-        identity=identity_of(approved),
-        without=gone,
+        of_site, tmp_path / "c.zip", changes | listed, identity=identity_of(approved), without=gone
     )
     with pytest.raises(BundleError, match=r"ledgers/hospital-0\.jsonl records nothing of the run"):
         verify_bundle(path)

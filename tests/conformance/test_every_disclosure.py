@@ -231,8 +231,7 @@ def test_an_algorithm_that_hides_something_is_caught(own, quantity, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("kind", "quantity"),
-    [("column-kinds", Quantity.MISSING), ("score-bits", Quantity.DECISION)],
+    ("kind", "quantity"), [("column-kinds", Quantity.MISSING), ("score-bits", Quantity.DECISION)]
 )
 def test_a_question_that_hides_something_from_ledgers_is_caught(kind, quantity, monkeypatch):
     monkeypatch.setitem(ledger.DISCLOSED, kind, less(ledger.DISCLOSED[kind], quantity))

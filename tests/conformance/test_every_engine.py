@@ -18,6 +18,7 @@ from waiting import wait_until
 
 from cipherdag.errors import CohortError, SiteUnreachableError
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
+from cipherdag.protocol.engines.flare_engine import FlareEngine
 
 SITES = ("site-1", "site-2", "site-3")
 ASK = "invite"  # an operation that sites know
@@ -64,8 +65,6 @@ def require_flare():
 def flare(tmp_path_factory):
     require_flare()
     from loopback import LoopbackStudy
-
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
 
     made = Deployment(LoopbackStudy.make(tmp_path_factory.mktemp("flare"), SITES))
     with contextlib.ExitStack() as up:
@@ -171,8 +170,6 @@ def reached(flare, site):
 
 def test_a_coordinator_back_while_a_site_computes_gets_the_answer(flare):
     """Another run, as after a crash, waits for its turn; the run that gave up is not served."""
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     flare.release.clear()
     assert call(flare, "site-1", b"hang", timeout_s=0.5) == {"site-1": SiteFailure("timeout")}
     assert call(flare, "site-1", b"x") == {"site-1": SiteFailure("timeout")}
@@ -226,8 +223,6 @@ def call(flare, site, message, timeout_s=3600.0):
 
 
 def test_an_engine_needs_distinct_sites(flare):
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     for sites in ((), ("site-1", "site-1")):
         with pytest.raises(CohortError):
             FlareEngine(flare.study.coordinator, sites=sites)
@@ -235,7 +230,6 @@ def test_an_engine_needs_distinct_sites(flare):
 
 def test_a_server_that_does_not_run_is_said_to_be_not_started(tmp_path):
     require_flare()
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
 
     with pytest.raises(SiteUnreachableError, match="not started") as caught:
         FlareEngine(tmp_path, sites=SITES, start_s=0.0)
@@ -243,15 +237,11 @@ def test_a_server_that_does_not_run_is_said_to_be_not_started(tmp_path):
 
 
 def test_a_run_goes_on_with_the_sites_that_are_connected(flare):
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     engine = FlareEngine(flare.study.coordinator, sites=(*SITES, "site-4"), start_s=0.0)
     replies = engine.call(ASK, {"site-1": b"x", "site-4": b"x"}, timeout_s=TIMEOUT_S)
     assert replies == {"site-1": b"site-1:x", "site-4": SiteFailure("unreachable")}
 
 
 def test_no_site_at_all_is_an_error(flare):
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     with pytest.raises(SiteUnreachableError, match="no site is connected"):
         FlareEngine(flare.study.coordinator, sites=("site-8", "site-9"), start_s=0.0)

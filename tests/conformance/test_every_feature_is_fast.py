@@ -102,6 +102,11 @@ def test_every_attack_of_the_page_is_tried_by_the_fast_suite(collected):
     assert left == []
 
 
+def test_of_many_seeds_the_fast_suite_takes_the_first(collected):
+    places = [item.callspec.indices for item in collected if fast(item) and parameters(item)]
+    assert max(own.get("seed", 0) for own in places) == costs.FAST_SEEDS - 1
+
+
 def test_what_was_measured_takes_the_place_of_what_was_known(tmp_path, monkeypatch):
     known = tmp_path / "durations.json"
     monkeypatch.setattr(costs, "FILE", known)

@@ -184,13 +184,7 @@ def test_every_set_of_answers_gives_a_class_of_dags(rule, seed, known):
     test = Answers(seed, int(rng.integers(2, 6)))
     told = knowledge(rng, "abcde"[: test.n_variables]) if known else None
     found = concluded(
-        FedPC(
-            evidence="weighted_p",
-            alpha=0.2,
-            colliders=rule,
-            max_cond_size=None,
-            knowledge=told,
-        ),
+        FedPC(evidence="weighted_p", alpha=0.2, colliders=rule, max_cond_size=None, knowledge=told),
         test,
     )
     assert type(found.graph) in ((CPDAG, MPDAG) if known else (CPDAG,))

@@ -1,9 +1,10 @@
 """Every segment of every question: honest answers lie in its range, below 0 where it says so."""
 
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
+import driving
 import numpy as np
 import pandas as pd
 from driving import parts, plain_verdicts, within
@@ -167,24 +168,22 @@ def answered():
     for (algorithm, name), min_contributors in product(RUNS, (1, 2)):
         names = tuple(chr(97 + k) for k in range(sites[name][0].n_variables))
         facts = Facts(len(names), 3, names=names, labels=(0, 1), min_contributors=min_contributors)
-        asking = algorithm.ask(facts)
-        total = None
-        while True:
-            try:
-                question = asking.send(total)
-            except StopIteration:
-                break
-            answers = np.array([site.answer(question) for site in sites[name]])
-            if question.opens_bits:
-                total = plain_verdicts(question, answers)  # refuses words beyond their bounds
-                found.update({(name, -1): [] for name in closed_kinds(question)})
-                continue
-            keep(found, question, answers)
-            total = answers.sum(axis=0)
-            for encoding, place in parts(question):
-                if encoding.comparison:
-                    total[place] = total[place] > 0
+        driving.answered(algorithm.ask(facts), partial(summed, found, sites[name]))
     return dict(found)
+
+
+def summed(found, sites, question):
+    """The sum of the sites' answers, which are noted."""
+    answers = np.array([site.answer(question) for site in sites])
+    if question.opens_bits:
+        found.update({(name, -1): [] for name in closed_kinds(question)})
+        return plain_verdicts(question, answers)  # refuses words beyond their bounds
+    keep(found, question, answers)
+    total = answers.sum(axis=0)
+    for encoding, place in parts(question):
+        if encoding.comparison:
+            total[place] = total[place] > 0
+    return total
 
 
 def closed_kinds(question):

@@ -38,9 +38,7 @@ def served(folder):
         return ended.wait(seconds)
 
     thread = threading.Thread(
-        target=processes.serve,
-        args=(folder,),
-        kwargs={"stopped": stopped, "announce": said.append},
+        target=processes.serve, args=(folder,), kwargs={"stopped": stopped, "announce": said.append}
     )
     thread.start()
     try:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cipherdag.deployment import engine_checks, enrolment, processes
+from cipherdag.audit.auditing import verify
+from cipherdag.deployment import certificates, engine_checks, enrolment, processes
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.sites.record import ledger
@@ -103,8 +104,6 @@ def test_a_certificate_dated_by_a_fast_clock_gives_way_to_the_next(coordinator, 
     """Else a site would stay with it, since it seems to be valid for longer."""
     from fault_doors import approve, clock
 
-    from cipherdag.deployment import certificates
-
     with clock(30.0, certificates, enrolment):
         coordinator.renew()
         approve(coordinator, site)
@@ -120,8 +119,6 @@ def test_clocks_that_jump_by_days_between_runs_change_no_result(template, tmp_pa
     from fault_cases import SAME, run
     from fault_doors import clock
     from fault_studies import Folders
-
-    from cipherdag.audit.auditing import verify
 
     study = Folders(template[0], tmp_path / "copy", template[1])
     for days in (0.0, 30.0, -30.0, 0.0):

@@ -6,6 +6,7 @@ import pytest
 from waiting import wait_until
 
 from cipherdag.protocol.engines.flare_link import TIMES, WITHIN_S, Again
+from cipherdag.protocol.engines.flare_site import AGAIN
 
 
 def test_two_processes_of_one_certificate_are_named_everywhere(tmp_path):
@@ -13,8 +14,6 @@ def test_two_processes_of_one_certificate_are_named_everywhere(tmp_path):
     if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
         pytest.importorskip("nvflare", reason="needs the extra 'flare'")
     from loopback import LoopbackStudy
-
-    from cipherdag.protocol.engines.flare_site import AGAIN
 
     made = LoopbackStudy.make(tmp_path / "study", ("north", "south"))
     heard = [], [], []

@@ -15,8 +15,22 @@ import pytest
 from waiting import wait_until
 
 from cipherdag.cli.programs.site_status import site_state, status_lines
-from cipherdag.deployment.engine_checks import EngineRecord
+from cipherdag.deployment import certificates, engine_checks, processes
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.engine_checks import (
+    EngineRecord,
+    engine_address,
+    recorder,
+    separation_checks,
+)
+from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.errors import SiteNotReadyError
+from cipherdag.privacy.wire import encode
+from cipherdag.protocol.engines.channel import Notice, Started
+from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess, serve
+from cipherdag.protocol.engines.flare_site import CONNECTED, LOST, NOT_ADMITTED
+from cipherdag.protocol.site_log import log_into
+from cipherdag.results.sentences import release_history
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
@@ -38,9 +52,6 @@ def activated(folder, *, host):
     """A coordinator at a host, and its one site."""
     from loopback import free_port
 
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-    from cipherdag.deployment.enrolment import activate, request_enrolment
-
     address = {"host": host, "port": free_port()}
     coordinator = CoordinatorFolder.create(folder / "c", study="study", **address)
     site = SiteFolder.create(folder / "north", SiteSettings(name="north"))
@@ -50,8 +61,6 @@ def activated(folder, *, host):
 
 
 def test_check_starts_the_process_and_says_what_guards_the_files(enrolled):
-    from cipherdag.deployment.engine_checks import separation_checks
-
     (finding,) = separation_checks(enrolled)
     assert finding.state == "ok"
     assert "landlock" in finding.finding
@@ -61,8 +70,6 @@ def test_check_starts_the_process_and_says_what_guards_the_files(enrolled):
 
 def test_check_warns_where_nothing_keeps_it(enrolled, monkeypatch):
     """As on a kernel without Landlock, with one user."""
-    from cipherdag.deployment import engine_checks
-
     free = EngineRecord(started="now", user=os.getuid(), opened=("/site/data.csv",))
     monkeypatch.setattr(engine_checks, "_tried", lambda _: free)
     (finding,) = engine_checks.separation_checks(enrolled)
@@ -72,10 +79,6 @@ def test_check_warns_where_nothing_keeps_it(enrolled, monkeypatch):
 
 
 def test_a_start_stands_in_the_ledger_and_refusals_in_the_status(enrolled, caplog):
-    from cipherdag.deployment.engine_checks import engine_address, recorder
-    from cipherdag.protocol.engines.channel import Notice
-    from cipherdag.protocol.engines.engine_process import EngineProcess
-
     kept = KeptSite(enrolled.path)
     record = recorder(enrolled, kept.record_start)
     address = engine_address(enrolled, enrolled.study())
@@ -105,9 +108,6 @@ def served_by(enrolled, messages):
     """What is left of an engine's connection after it has said some things; whether it is cut."""
     from multiprocessing import Pipe
 
-    from cipherdag.deployment.engine_checks import recorder
-    from cipherdag.protocol.engines.engine_process import serve
-
     with contextlib.closing(KeptSite(enrolled.path)) as kept:
         own, theirs = Pipe()
         serving = threading.Thread(
@@ -125,19 +125,12 @@ def served_by(enrolled, messages):
 
 def test_a_notice_that_cannot_be_recorded_ends_the_process(enrolled, caplog):
     """The site would look started, and answer nothing."""
-    from cipherdag.privacy.wire import encode
-    from cipherdag.protocol.engines.channel import Notice
-
     enrolled.engine_path.write_text("{")
     assert served_by(enrolled, [encode(Notice("a command", 1, refused=True))])
     assert "engine.json cannot be read" in caplog.text
 
 
 def test_news_of_a_connection_is_printed_where_the_site_was_started(enrolled):
-    from cipherdag.deployment.engine_checks import recorder
-    from cipherdag.protocol.engines.channel import Notice
-    from cipherdag.protocol.engines.flare_site import CONNECTED, LOST, NOT_ADMITTED
-
     said = []
     record = recorder(enrolled, lambda _: None, said.append)
     for what in (CONNECTED, LOST, CONNECTED, NOT_ADMITTED):
@@ -152,10 +145,6 @@ def test_news_of_a_connection_is_printed_where_the_site_was_started(enrolled):
 
 
 def test_the_same_refusal_again_and_again_is_one_line_of_the_log(enrolled):
-    from cipherdag.privacy.wire import encode
-    from cipherdag.protocol.engines.channel import Notice
-    from cipherdag.protocol.site_log import log_into
-
     log_into(enrolled.log_path)
     handler = logging.getLogger("cipherdag").handlers[-1]
     try:
@@ -172,9 +161,6 @@ def test_the_same_refusal_again_and_again_is_one_line_of_the_log(enrolled):
 
 
 def test_the_console_of_the_process_holds_no_secret(enrolled):
-    from cipherdag.deployment.engine_checks import engine_address
-    from cipherdag.protocol.engines.engine_process import EngineProcess
-
     console = enrolled.path / "engine.log"
     address = engine_address(enrolled, enrolled.study())
     with EngineProcess(address, lambda *_: b"", lambda _: None, console=console) as process:
@@ -188,8 +174,6 @@ def test_the_console_of_the_process_holds_no_secret(enrolled):
 
 
 def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
-    from cipherdag.deployment.engine_checks import engine_address
-
     site = SiteFolder.create(tmp_path / "north", SiteSettings(name="north"))
     with pytest.raises(SiteNotReadyError, match="no certificate") as caught:
         engine_address(site, None)
@@ -199,13 +183,12 @@ def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
 def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
     """TLS compares an address with addresses, and FLARE takes no name whose parts are equal."""
     pytest.importorskip("nvflare", reason="needs the extra 'flare'")
-    from cipherdag.deployment.engine_checks import engine_address
-    from cipherdag.deployment.processes import serve
-    from cipherdag.protocol.engines.engine_process import EngineProcess
 
     coordinator, site = activated(tmp_path, host="127.0.0.1")
     ended = threading.Event()
-    server = threading.Thread(target=serve, args=(coordinator,), kwargs={"stopped": ended.wait})
+    server = threading.Thread(
+        target=processes.serve, args=(coordinator,), kwargs={"stopped": ended.wait}
+    )
     server.start()
     heard = []
     try:
@@ -224,9 +207,6 @@ def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
 def test_an_expired_certificate_is_named_before_the_site_starts(enrolled):
     """The server says no word to it: TLS closes the connection."""
     from cryptography import x509
-
-    from cipherdag.deployment import certificates
-    from cipherdag.deployment.engine_checks import engine_address
 
     asked = certificates.request_certificate(
         certificates.load_key(enrolled.tls_key), site="north", organisation="site"
@@ -262,10 +242,6 @@ flare_site.serve(flare_site.connect(Path(sys.argv[1])))
 
 
 def test_a_process_of_another_user_connects_by_the_door_and_its_token(enrolled):
-    from cipherdag.deployment.engine_checks import engine_address
-    from cipherdag.protocol.engines.channel import Started
-    from cipherdag.protocol.engines.engine_process import EngineDoor
-
     heard = []
     folder = Path(tempfile.mkdtemp(prefix="door-"))
     folder.chmod(0o750)
@@ -298,8 +274,6 @@ def test_a_process_of_another_user_connects_by_the_door_and_its_token(enrolled):
 
 
 def test_a_start_is_a_sentence_of_its_own_among_what_left(enrolled):
-    from cipherdag.results.sentences import release_history
-
     kept = KeptSite(enrolled.path)
     kept.record_start("kept from this site's files by the kernel's landlock")
     kept.close()

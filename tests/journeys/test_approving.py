@@ -11,16 +11,14 @@ import adversary
 import hospital_folders
 import pytest
 from documents import call
+from driving import outcome_over
 from scripted import about
 
 from cipherdag import Federation, FedPC
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.errors import CohortError, DifferencingError, ParameterError, PolicyRefusedError
 from cipherdag.federation import connected
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
@@ -328,8 +326,7 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
     hospitals.installed = True
     handlers = hospitals.handlers()
     first = hospitals.session(handlers, **about(FedPC(evidence="vote")))
-    first.open()
-    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+    outcome_over(first)
     first.finish()
     second = hospitals.session(
         handlers, plan=hospitals.plan(names=names[:3], **about(FedPC(evidence="vote")))

@@ -83,9 +83,7 @@ def rooms_down_to_here():
     return tuple(room for room, _ in groupby(reversed(rooms)))
 
 
-def test_the_way_from_a_run_into_its_algorithm_is_short(
-    monkeypatch,
-):
+def test_the_way_from_a_run_into_its_algorithm_is_short(monkeypatch):
     ways, honest = set(), FedPC.ask
 
     def ask(self, facts):

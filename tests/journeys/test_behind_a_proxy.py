@@ -9,6 +9,8 @@ import pytest
 from forward_proxy import ForwardProxy
 from waiting import wait_until
 
+from cipherdag.protocol.engines.flare_engine import FlareEngine
+
 SITES = ("north", "south")
 
 
@@ -26,8 +28,6 @@ def study(tmp_path, monkeypatch):
 
 def test_mutual_tls_goes_through_a_proxy_that_the_environment_names(study, monkeypatch):
     """Both ways, from end to end, by CONNECT to the study's one port and to nothing else."""
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     message = b"what no proxy may read " * 10_000
     with contextlib.ExitStack() as up:
         proxy = up.enter_context(ForwardProxy(allowed={f"localhost:{study.port}"}))
@@ -46,7 +46,6 @@ def test_mutual_tls_goes_through_a_proxy_that_the_environment_names(study, monke
 @pytest.fixture
 def behind(study, monkeypatch):
     """What starts a proxy, the study behind it and one of its sites, and calls that site."""
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
 
     @contextlib.contextmanager
     def started(proxy, handler=lambda _, sent: sent, heard=lambda _: None):

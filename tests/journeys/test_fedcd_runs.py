@@ -9,7 +9,7 @@ import pytest
 from adversary import recorded
 from scipy import stats
 
-from cipherdag import CausalGraph, FedCD, Federation, Schema, Training
+from cipherdag import CausalGraph, FedCD, Federation, FedPC, Schema, Training
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import (
     MissingColumnError,
@@ -219,8 +219,6 @@ def test_the_schema_says_which_column_names_interventions():
 
 
 def test_conditional_independence_tests_see_observational_rows_only():
-    from cipherdag import FedPC
-
     frame = trial(rows=900)
     with_marks = Federation.simulate(
         {f"s{k}": frame.iloc[k::3] for k in range(3)}, interventions="experiment", device="cpu"

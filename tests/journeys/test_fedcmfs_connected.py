@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import pytest
 from adversary import CrashError, CrashingEngine
+from driving import outcome_over
 from scripted import about
 
-from cipherdag import FedCMFS, Federation, FedPC, Schema
-from cipherdag.algorithms.algorithm import Facts
+from cipherdag import FedCMFS, Federation, Schema
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SchemaError
 from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.results.site_result import site_result
@@ -120,9 +118,7 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
 def test_positions_of_labels_leave_only_for_algorithms_that_need_them(hospitals, tmp_path):
     mark(hospitals, LABELS)
     session = hospitals.session(hospitals.handlers(), journal=Journal(tmp_path / "journal.jsonl"))
-    run_program(
-        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, min_contributors=3)))
-    )
+    outcome_over(session)
     assert session.labels == ()
     for name in hospitals.folders:
         assert not any("label-positions" in kind for kind in kinds(hospitals, name))

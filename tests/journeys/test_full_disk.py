@@ -8,12 +8,10 @@ import signal
 import hospital_folders
 import msgspec
 import pytest
+from driving import outcome_over
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CipherdagError, OutputError
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol import durable_files
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.engine import LocalEngine
@@ -68,10 +66,7 @@ def one_run(made, folder, size):
     try:
         with full_at(size):
             n_variables = session.open()
-            run_program(
-                session,
-                Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, min_contributors=3))),
-            )
+            outcome_over(session, n_variables=n_variables)
             session.finish()
     except CipherdagError as error:
         return error

@@ -274,8 +274,7 @@ def test_a_server_that_takes_no_more_connections_is_named(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("user", "password"),
-    [(READER, "guess-774411"), ("nobody", "guess-774411"), (READER, "")],
+    ("user", "password"), [(READER, "guess-774411"), ("nobody", "guess-774411"), (READER, "")]
 )
 def test_a_wrong_login_is_named_and_never_shown(
     server, tmp_path, user, password, capsys, monkeypatch, caplog

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
 from click.testing import CliRunner
+from driving import outcome_over
 from site_logs import REASONS, refused
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.cli.main import cli
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
@@ -29,8 +29,6 @@ from cipherdag.errors import (
 from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.privacy.wire import decode, encode
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.flare_engine import ADDRESS_FILE, LocalSocket, ask
 from cipherdag.protocol.journal import Journal
@@ -60,10 +58,7 @@ SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
 
 
 def learn(session, algorithm=SUMS):
-    outcome = run_program(
-        session, Replay(algorithm.ask(Facts(session.open(), 4, min_contributors=3)))
-    )
-    return outcome.arcs.tobytes(), session.finish()
+    return outcome_over(session, algorithm).arcs.tobytes(), session.finish()
 
 
 def questions(*engines):
@@ -188,12 +183,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     engine.tamper = restart
     _, closed = learn(session)
     (left,) = session.dropouts
-    assert (left.site, left.reason, left.n_sites, left.fewest) == (
-        "hospital-2",
-        LOST,
-        3,
-        3,
-    )
+    assert (left.site, left.reason, left.n_sites, left.fewest) == ("hospital-2", LOST, 3, 3)
     assert last_reason() is SessionLostError
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
@@ -204,12 +194,17 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     assert session.rounds[2].left == (left,)
 
 
+def crashed(hospitals, handlers, folder):
+    """The journal of a run whose coordinator ended while it asked the second time."""
+    journal, engine = folder / "journal.jsonl", CrashingEngine(handlers, "ask", 2)
+    with pytest.raises(CrashError):
+        learn(hospitals.session(handlers, engine=engine, journal=Journal(journal)))
+    return journal
+
+
 def test_a_site_is_left_out_where_the_coordinator_restarts_too(hospitals, tmp_path):
     handlers = hospitals.handlers()
-    path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "ask", 2)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
+    path = crashed(hospitals, handlers, tmp_path)
     hospitals.restart(handlers, "hospital-1")
     session = hospitals.session(handlers, journal=Journal(path))
     learn(session)
@@ -228,16 +223,14 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.restart(handlers, "hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 3, min_contributors=3))))
+        outcome_over(session, n_variables=5)
     assert isinstance(caught.value.__context__, SiteUnreachableError)
     assert LOST in caught.value.__context__.message
     assert caught.value.site == "hospital-1"
     hospitals.close()
 
 
-def test_a_restarted_site_neither_answers_nor_reopens_its_session(
-    hospitals,
-):
+def test_a_restarted_site_neither_answers_nor_reopens_its_session(hospitals):
     """Resuming at the site would need its masks on disk, or would use them twice."""
     handlers = hospitals.handlers()
     engine = CrashingEngine(handlers, "unmask", 2)
@@ -256,10 +249,7 @@ def test_a_restarted_site_neither_answers_nor_reopens_its_session(
 
 def test_another_run_in_between_ends_the_first_one_for_good(hospitals, tmp_path):
     handlers = hospitals.handlers()
-    path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "ask", 2)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
+    path = crashed(hospitals, handlers, tmp_path)
     learn(hospitals.session(handlers))
     with pytest.raises(SessionLostError) as caught:
         learn(hospitals.session(handlers, journal=Journal(path)))
@@ -269,10 +259,7 @@ def test_another_run_in_between_ends_the_first_one_for_good(hospitals, tmp_path)
 
 def test_a_journal_is_not_taken_up_over_other_sites(hospitals, tmp_path):
     handlers = hospitals.handlers()
-    path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "ask", 2)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
+    path = crashed(hospitals, handlers, tmp_path)
     for other in ({"names": FOUR[:3]}, {"protection": "bfv"}, {"algorithm": "fedcmfs"}):
         plan = hospitals.plan(**other)
         with pytest.raises(OutputError, match="of another plan"):
@@ -286,7 +273,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+    outcome_over(first, n_variables=5)
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -307,7 +294,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     handlers.pop("hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
-        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+        outcome_over(session, n_variables=5)
     assert isinstance(caught.value.__context__, SiteUnreachableError)
 
 
@@ -317,7 +304,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.set_up is None
-    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, min_contributors=3))))
+    outcome_over(session, n_variables=5)
     session.finish()
     assert not runtime._current.session
 

@@ -11,10 +11,17 @@ from cipherdag import Federation, RFcd
 from cipherdag.algorithms.rfcd.algorithm import Searching
 from cipherdag.errors import MixedTypesError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.findings.graph import LearntGraph
+from cipherdag.graphs.dags import matrix_of
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol import messages
+from cipherdag.protocol.engines.engine import LocalEngine
+from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.results.folder import verify_folder
 from cipherdag.results.run import Run
+from cipherdag.sites.answers.regret_answers import table_scores
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.usage import TestBudget
 
 
 @pytest.mark.parametrize(("n_sites", "d"), [(3, 5), (5, 5), (7, 5), (3, 10), (7, 10), (5, 20)])
@@ -59,8 +66,6 @@ def test_a_site_that_leaves_ends_a_run_whose_values_would_not_compare():
     federation = Federation.simulate(frames(tables), device="cpu")
     from dataclasses import replace
 
-    from cipherdag.protocol.engines.engine import LocalEngine
-
     class Leaving(LocalEngine):
         rounds = 0
 
@@ -77,14 +82,9 @@ def test_a_site_that_leaves_ends_a_run_whose_values_would_not_compare():
 
 
 def test_scored_families_count_as_tests_of_the_site_s_budget(tmp_path):
-    from cipherdag.sites.answers.regret_answers import table_scores
-    from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.policy.usage import TestBudget
-
     _, tables = linear_sites(4, 3, 100, 2)
     table = Federation.simulate(frames(tables), device="cpu").sites[0].table
     budget = TestBudget(Policy(max_tests=6), tmp_path / "usage.json")
-    from cipherdag.questions.regrets import ScoreSpec
 
     scores = table_scores(table, ScoreSpec(), device="cpu", spend=budget.spend)
     scores.prepare([(0, 0), (1, 0), (2, 0), (3, 0)])
@@ -121,8 +121,6 @@ def test_run_repeats_and_audits(call, files, tmp_path):
 def test_simulate_measures_and_speaks_json(call, tmp_path):
     dag, tables = linear_sites(4, 1, 900, 9)
     pd.concat(frames(tables).values()).to_csv(tmp_path / "all.csv", index=False)
-    from cipherdag.graphs.dags import matrix_of
-    from cipherdag.graphs.graph import CausalGraph
 
     truth = CausalGraph.from_arcs([f"v{k:02d}" for k in range(4)], matrix_of(dag))
     (tmp_path / "truth.csv").write_text(truth.to_csv())

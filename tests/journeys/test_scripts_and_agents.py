@@ -10,8 +10,11 @@ import pytest
 from documents import ROOT
 from json_schema import FOR_PEOPLE, LIVE_ON, schema
 
+from cipherdag import Federation, FedPC
 from cipherdag.cli.main import cli
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.enrolment import activate, request_enrolment
+from cipherdag.errors import PolicyRefusedError
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 
 OF_ALGORITHMS = ("run", "simulate", "coordinator run", "coordinator plan")
@@ -148,9 +151,6 @@ def test_a_study_from_its_folders_to_a_decision(printed, call, tmp_path):
 
 
 def test_a_person_s_decision_on_a_plan(printed, tmp_path):
-    from cipherdag import Federation, FedPC
-    from cipherdag.errors import PolicyRefusedError
-
     coordinator, sites = enrolled(tmp_path)
     for decision, more in (("approve", ()), ("deny", ("--why", "not now"))):
         plan = Federation.connect(coordinator.path, purpose="Why?").plan(FedPC(), seed=len(more))
@@ -163,8 +163,6 @@ def test_a_person_s_decision_on_a_plan(printed, tmp_path):
 
 
 def enrolled(tmp_path):
-    from cipherdag.deployment.enrolment import activate, request_enrolment
-
     (tmp_path / "share").mkdir()
     coordinator = CoordinatorFolder.create(
         tmp_path / "coordinator", study="study", engine="files", files=str(tmp_path / "share")

@@ -18,12 +18,7 @@ from cipherdag.algorithms.fedcd.algorithm import FedCD
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.errors import CipherdagError, OutputError, ResultExistsError
-from cipherdag.federation.checkpoint import (
-    ROUNDS_FILE,
-    Checkpoint,
-    CheckpointRound,
-    read_rounds,
-)
+from cipherdag.federation.checkpoint import ROUNDS_FILE, Checkpoint, CheckpointRound, read_rounds
 from cipherdag.federation.simulated import Federation
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Knowledge

@@ -6,14 +6,12 @@ import hospital_folders
 import msgspec
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
+from driving import outcome_over
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.auditing import site_ledger
 from cipherdag.errors import RefusedError, SessionLostError, SiteUnreachableError
 from cipherdag.privacy.secrecy import drawn, fresh_bytes, recorded, repeated
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.journal import Journal
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.ledger import REPEAT, read_releases
@@ -36,10 +34,7 @@ def about(algorithm, protection):
 
 
 def learn(session, algorithm):
-    outcome = run_program(
-        session, Replay(algorithm.ask(Facts(session.open(), 3, min_contributors=3)))
-    )
-    return outcome.arcs.tobytes(), session.finish()
+    return outcome_over(session, algorithm).arcs.tobytes(), session.finish()
 
 
 def restarting(hospitals, handlers, *, when):
@@ -148,7 +143,7 @@ def test_after_the_end_no_key_of_the_run_lies_at_a_site(hospitals):
         draw for line in kept.read_bytes().splitlines()[1:] for draw in json.loads(line)["draws"]
     }
     assert drawn_then
-    run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, min_contributors=3))))
+    outcome_over(session, SUMS, n_variables)
     session.finish()
     opened, last = map(json.loads, kept.read_bytes().splitlines())
     assert opened["type"] == "opened"
@@ -169,7 +164,7 @@ def test_what_changed_in_between_ends_the_run_at_that_site(hospitals, changed, c
     assert "the run that was under way is lost" in caplog.text
     assert not folder.session_path.exists()
     with pytest.raises((SessionLostError, SiteUnreachableError, RefusedError)):
-        run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, min_contributors=3))))
+        outcome_over(session, SUMS, n_variables)
 
 
 def test_a_site_that_answers_otherwise_now_loses_the_run(hospitals, caplog, monkeypatch):

@@ -12,17 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cipherdag import (
-    Effect,
-    FedBOSS,
-    Federation,
-    FedFCI,
-    FedPC,
-    LearntGraph,
-    Policy,
-    Run,
-    Schema,
-)
+from cipherdag import Effect, FedBOSS, Federation, FedFCI, FedPC, LearntGraph, Policy, Run, Schema
 from cipherdag.errors import BoundExceededError
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS

@@ -10,27 +10,16 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from adversary import (
-    ROWS,
-    RecordingEngine,
-    Ward,
-    silence,
-)
-from driving import drive
+from adversary import ROWS, RecordingEngine, Ward, silence
+from driving import drive, outcome_over
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag import Federation, FedFCI, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import Voting
-from cipherdag.errors import (
-    ParameterError,
-    PolicyRefusedError,
-    SiteUnreachableError,
-)
+from cipherdag.errors import ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.graphs.networks import asia
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.set_up import roles_of
 from cipherdag.results.sentences import release_lines
@@ -255,9 +244,7 @@ def hospitals(tmp_path):
 
 
 def learn(session):
-    facts = Facts(session.open(), 4, min_contributors=3)
-    outcome = run_program(session, Replay(CLOSED.ask(facts), facts.present))
-    return outcome.arcs.tobytes(), session.finish()
+    return outcome_over(session, CLOSED).arcs.tobytes(), session.finish()
 
 
 def test_a_run_that_ended_for_want_of_a_role_goes_on_with_it(hospitals, tmp_path):
@@ -301,10 +288,8 @@ def left_out(algorithm, number, step):
             return ward.engine.call(operation, messages, **options)
         return honest(operation, messages, **options)
 
-    ward.engine.call = honest_call = call
-    assert honest_call is ward.engine.call
-    facts = Facts(n_variables, 6, min_contributors=3)
-    outcome = run_program(ward.session, Replay(algorithm.ask(facts), facts.present))
+    ward.engine.call = call
+    outcome = outcome_over(ward.session, algorithm, n_variables)
     assert [left.site for left in ward.session.dropouts] == ["hospital-5"]
     ward.session.finish()
     return outcome.arcs.tobytes()

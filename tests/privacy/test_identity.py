@@ -97,10 +97,7 @@ def test_hmac_and_hkdf_references_match_their_rfcs():
     )
 
 
-@given(
-    key=st.binary(min_size=16, max_size=80),
-    parts=st.lists(st.binary(max_size=20), max_size=4),
-)
+@given(key=st.binary(min_size=16, max_size=80), parts=st.lists(st.binary(max_size=20), max_size=4))
 @settings(derandomize=True, max_examples=50)
 def test_keyed_digests_and_derived_keys_match_the_references(key, parts):
     assert keyed_digest(key, *parts) == hmac_sha256(key, prefixed(*parts))
@@ -203,9 +200,7 @@ def test_files_that_hold_no_ed25519_key_are_refused(tmp_path):
     with pytest.raises(OutputError):
         SigningIdentity.load(path)
     other = X25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     for content in (b"", b"-----BEGIN PRIVATE KEY-----\nnonsense", other):
         path.write_bytes(content)

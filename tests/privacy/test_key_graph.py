@@ -102,15 +102,7 @@ def test_tails_are_those_of_scipy(data):
     assert more_than(few, n_sites, marked, taken) == pytest.approx(expected, rel=1e-6, abs=1e-14)
 
 
-CASES = [
-    (1000, 1),
-    (1000, 100),
-    (1000, 140),
-    (1000, 180),
-    (300, 30),
-    (120, 1),
-    (200, 10),
-]
+CASES = [(1000, 1), (1000, 100), (1000, 140), (1000, 180), (300, 30), (120, 1), (200, 10)]
 
 
 @pytest.mark.parametrize(("n_sites", "colluders"), CASES)

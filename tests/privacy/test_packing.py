@@ -33,17 +33,12 @@ def cohorts(draw):
     return modulus, sites.reshape(n_sites, length), Packing.of(length, base, lowest, modulus)
 
 
-def summed(shares, modulus):
-    """The reduced sum, in Python integers."""
-    return np.array([sum(column) % modulus for column in zip(*shares, strict=True)], np.uint64)
-
-
 @given(cohorts())
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_the_sum_of_words_holds_the_sums_of_numbers_and_nothing_else(cohort):
     modulus, sites, own = cohort
     shares = [own.pack(from_integers(row, modulus), modulus).tolist() for row in sites]
-    total = summed(shares, modulus)
+    total = np.array([sum(column) % modulus for column in zip(*shares, strict=True)], np.uint64)
     whole = sites.sum(axis=0)
     assert total.shape == (own.words,)
     found = own.unpack(total, modulus, len(sites))

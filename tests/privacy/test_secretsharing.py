@@ -118,10 +118,7 @@ def solved(rows, right):
 def test_a_single_share_is_uniform_whatever_the_secret():
     for secret in (bytes(32), b"\xff" * 32):
         shares = [numbers(split(secret, [1, 2], 2)[0])[k % WORDS] for k in range(4000)]
-        for drawn in (
-            [share * 20 // PRIME for share in shares],
-            [share % 20 for share in shares],
-        ):
+        for drawn in ([share * 20 // PRIME for share in shares], [share % 20 for share in shares]):
             counts = np.bincount(drawn, minlength=20)
             assert stats.chisquare(counts).pvalue > 1e-8
 

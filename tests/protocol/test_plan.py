@@ -1,7 +1,6 @@
 """A plan: one form for equal plans, one digest over all of it, and one session named after it."""
 
 import json
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -68,9 +67,10 @@ def plan(**changes):
     return make_plan(MEMBERS, **(about | changes))
 
 
-@pytest.mark.parametrize("seed", [1.5, "1", None])
-def test_a_seed_that_is_no_whole_number_is_refused_by_name(seed):
-    with pytest.raises(ParameterError, match="a seed is a whole number, not "):
+@pytest.mark.parametrize("seed", [1.5, "1", None, 2**64, -(2**63) - 1, 2**200])
+def test_a_seed_that_is_no_whole_number_of_64_bits_is_refused(seed):
+    said = "64 bits" if isinstance(seed, int) else "a seed is a whole number, not "
+    with pytest.raises(ParameterError, match=said):
         plan(seed=seed)
     assert plan(seed=np.int64(3)).seed == 3
 
@@ -99,7 +99,7 @@ def test_equal_plans_have_equal_bytes(own):
 
 
 @given(plans, st.data())
-def test_every_field_is_in_the_digest(own, data):
+def test_a_changed_field_is_another_plan_and_another_session(own, data):
     other = data.draw(plans)
     for field in Plan.__struct_fields__:
         value = PLAN_FORMAT + 1 if field == "format" else getattr(other, field)
@@ -107,23 +107,9 @@ def test_every_field_is_in_the_digest(own, data):
         same = encode(changed) == encode(own)
         assert (changed.digest == own.digest) == same
         assert same == (repr(getattr(own, field)) == repr(value)) or own == changed
-
-
-@pytest.mark.parametrize("field", Plan.__struct_fields__)
-def test_a_changed_field_is_another_plan_and_another_session(field):
-    own = plan(parameters={"alpha": 0.01}, versions={"numpy": "2"}, program="ab" * 32)
-    changes = {
-        "algorithm": "rfcd", "parameters": {"alpha": 0.010000000000000002}, "seed": 1,
-        "program": "ac" * 32, "versions": {"numpy": "3"}, "cohort": MEMBERS[::-1],
-        "protection": "bfv", "min_survivors": 2, "colluders": 0, "min_contributors": 5,
-        "purpose": ".",
-        "requester": ".", "created": "", "nonce": bytes(NONCE_BYTES), "format": PLAN_FORMAT + 1,
-    }  # fmt: skip
-    assert set(changes) == set(Plan.__struct_fields__)
-    changed = msgspec.structs.replace(own, **{field: changes[field]})
-    assert changed.digest != own.digest
-    with pytest.raises(MalformedMessageError):
-        changed.check(own.session)
+        if not same:
+            with pytest.raises(MalformedMessageError):
+                changed.check(own.session)
 
 
 def test_the_bytes_and_the_digest_are_those_of_a_plain_writer():
@@ -172,12 +158,6 @@ def test_a_parameter_that_json_cannot_say_is_refused(value):
         plan(parameters={"own": value})
     with pytest.raises(ParameterError, match="parameter"):
         plan(parameters={"own": [{"deep": value}]})
-
-
-@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 2**200])
-def test_a_seed_of_more_than_64_bits_is_refused(seed):
-    with pytest.raises(ParameterError, match="64 bits"):
-        plan(seed=seed)
 
 
 def test_no_two_plans_are_alike():
@@ -253,10 +233,6 @@ def test_no_test_is_opened_of_fewer_sites_than_collude_and_two(colluders):
     careful = Policy(tolerated_colluders=colluders)
     assert careful.fewest_contributors(msgspec.structs.replace(lying, colluders=0)) == least
     assert make_plan(members[:2], **about, colluders=1).min_contributors == 2
-
-
-def test_the_vector_is_where_it_is_looked_for():
-    assert Path(__file__).parents[1] / "support" / "golden" / "plan.json" == plain_plan.VECTOR
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "\x1b[2Ja", "a\u202eb", "a\u2028b", "\x00"])

@@ -30,9 +30,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     OpeningRefusedError,
     ParameterError,
-    PolicyRefusedError,
     PrivacyError,
-    ProtectionError,
     ReplayError,
     SchemaMismatchError,
     SignatureError,
@@ -370,23 +368,6 @@ def test_a_site_outside_the_cohort_refuses_to_join():
     plan = make_plan(members[:3], protection="masking", algorithm="fedpc")
     message = ward.message("invite", plan, session=plan.session)
     assert refused(ward.runtimes["hospital-3"].handle("invite", message)) is CohortError
-
-
-def test_the_policy_of_a_site_outranks_the_coordinator():
-    with pytest.raises(ProtectionError, match="in the clear"):
-        hospitals("none", Policy()).run(FedPC(evidence="vote"))
-    with pytest.raises(ProtectionError, match="does not accept"):
-        hospitals("bfv", Policy(protections=frozenset({"masking"}))).run(FedPC(evidence="vote"))
-    with pytest.raises(CohortError, match="asks for 4"):
-        hospitals("masking", Policy(min_sites=4)).run(FedPC(evidence="vote"))
-    with pytest.raises(PolicyRefusedError, match="does not allow"):
-        hospitals("masking", Policy(algorithms=frozenset())).run(FedPC(evidence="vote"))
-    with pytest.raises(PolicyRefusedError, match="fewer rows"):
-        hospitals("masking", Policy(min_rows=5000)).run(FedPC(evidence="vote"))
-    with pytest.raises(PolicyRefusedError, match="max_rounds"):
-        hospitals("masking", Policy(max_rounds=2)).run(FedPC(evidence="vote"))
-    with pytest.raises(PolicyRefusedError, match="max_values"):
-        hospitals("masking", Policy(max_values=5)).run(FedPC(evidence="vote"))
 
 
 @pytest.mark.parametrize(("colluders", "fewest"), [(0, 3), (1, 3), (2, 4), (3, 4)])

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from driving import answered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,16 +25,12 @@ def question(thresholds):
     return BestScoreExceeds(search=search, thresholds=pack_integers(thresholds))
 
 
-def answered(asking, exceeds):
+def compared(asking, exceeds):
     """Drive a comparison; ``exceeds`` maps thresholds to the any-site answer."""
-    rounds = 0
-    try:
-        asked = next(asking)
-        while True:
-            rounds += 1
-            asked = asking.send(exceeds(asked.threshold_array()).astype(float).ravel())
-    except StopIteration as finished:
-        return finished.value, rounds
+    found, heard = answered(
+        asking, lambda asked: exceeds(asked.threshold_array()).astype(float).ravel()
+    )
+    return found, len(heard)
 
 
 groups_of_sites = st.integers(1, 5).flatmap(
@@ -49,7 +46,7 @@ groups_of_sites = st.integers(1, 5).flatmap(
 def test_secure_max_is_the_maximum(values, arity):
     sites = np.array(values)
     upper = np.full(sites.shape[1], 2**20 + 1)
-    found, rounds = answered(
+    found, rounds = compared(
         secure_max(question, upper, arity=arity),
         lambda t: (sites[:, :, None] > t[None]).any(axis=0),
     )
@@ -61,7 +58,7 @@ def test_secure_max_is_the_maximum(values, arity):
 def test_secure_min_is_the_minimum(values):
     sites = np.array(values)
     upper = sites.max(axis=0) + 3
-    found, _ = answered(
+    found, _ = compared(
         secure_min(question, upper), lambda t: (sites[:, :, None] < t[None]).any(axis=0)
     )
     assert (found == sites.min(axis=0)).all()
@@ -70,7 +67,7 @@ def test_secure_min_is_the_minimum(values):
 def test_different_upper_bounds_and_ties():
     sites = np.array([[0, 1, 7, 0], [0, 1, 7, 900]])
     upper = np.array([0, 1, 7, 1000])
-    found, rounds = answered(
+    found, rounds = compared(
         secure_max(question, upper), lambda t: (sites[:, :, None] > t[None]).any(axis=0)
     )
     assert found.tolist() == [0, 1, 7, 900]
@@ -78,14 +75,14 @@ def test_different_upper_bounds_and_ties():
 
 
 def test_no_group_asks_nothing():
-    found, rounds = answered(secure_max(question, np.zeros(0, dtype=np.int64)), None)
+    found, rounds = compared(secure_max(question, np.zeros(0, dtype=np.int64)), None)
     assert found.size == 0
     assert rounds == 0
 
 
 def test_sixteen_ways_find_twenty_bits_in_five_rounds():
     sites = np.array([[123_456]])
-    found, rounds = answered(
+    found, rounds = compared(
         secure_max(question, np.array([2**20 - 1])),
         lambda t: (sites[:, :, None] > t[None]).any(axis=0),
     )
@@ -101,13 +98,13 @@ def test_the_thresholds_asked_depend_on_the_maximum_alone():
             seen.append(t.tolist())
             return (np.array(sites)[:, :, None] > t[None]).any(axis=0)
 
-        answered(secure_max(question, np.array([1000])), exceeds)
+        compared(secure_max(question, np.array([1000])), exceeds)
         return seen
 
     assert asked_for([[700], [1], [699]]) == asked_for([[700], [700], [0]])
 
 
 def test_secure_any_is_one_question():
-    found, rounds = answered(secure_any(question(np.array([[1], [2]]))), lambda t: t > 1)
+    found, rounds = compared(secure_any(question(np.array([[1], [2]]))), lambda t: t > 1)
     assert found.tolist() == [False, True]
     assert rounds == 1

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from adversary import Ward, hospitals
-from driving import drive, plain_sum
+from driving import drive, overheard, plain_sum
 from evidence_sites import discrete_site
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,19 +83,7 @@ def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(
 def test_in_a_run_no_sum_is_that_of_fewer_than_three_sites(algorithm):
     federation = hospitals(policy=OPEN, rows=UNEVEN)
     opened = []
-
-    def listening(facts):
-        asking = algorithm.ask(facts)
-        question = next(asking)
-        while True:
-            sums = yield question
-            opened.append((question, sums))
-            try:
-                question = asking.send(sums)
-            except StopIteration as finished:
-                return finished.value
-
-    federation.ask("fedpc", listening, seed=1)
+    federation.ask("fedpc", lambda facts: overheard(algorithm.ask(facts), opened), seed=1)
     counts = {}
     checked = left_out = 0
     for question, sums in opened:
@@ -119,20 +107,14 @@ def test_in_a_run_no_sum_is_that_of_fewer_than_three_sites(algorithm):
 
 def test_fedcmfs_counts_first():
     federation = hospitals(policy=OPEN, rows=UNEVEN)
-    kinds = []
+    heard = []
 
     def listening(facts):
-        asking = FedCMFS(reveal="sums").ask(dataclasses.replace(facts, labels=(1,)))
-        question = next(asking)
-        while True:
-            kinds.append(type(question))
-            sums = yield question
-            try:
-                question = asking.send(sums)
-            except StopIteration as finished:
-                return finished.value
+        labelled = dataclasses.replace(facts, labels=(1,))
+        return overheard(FedCMFS(reveal="sums").ask(labelled), heard)
 
     federation.ask("fedcmfs", listening)
+    kinds = [type(question) for question, _ in heard]
     assert kinds[::2] == [ContributorCounts] * len(kinds[::2])
     assert set(kinds) <= {ContributorCounts, Suppressed}
 

@@ -1,7 +1,7 @@
 """Totals in whole units: the floors of any counts, from comparisons with multiples of the unit."""
 
 import numpy as np
-from driving import plain_verdicts
+from driving import answered, plain_verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,14 +24,10 @@ def counting(bins, groups=1):
 
 def searched(question, counts, unit, most):
     """The floors that are found of the sites' counts, and all that was asked."""
-    asking, opened, asked = rounded_totals(question, unit, most), None, []
-    while True:
-        try:
-            one = asking.send(opened)
-        except StopIteration as finished:
-            return finished.value, asked
-        asked.append(one)
-        opened = plain_verdicts(one, np.array([one.words(site) for site in counts]))
+    return answered(
+        rounded_totals(question, unit, most),
+        lambda one: plain_verdicts(one, np.array([one.words(site) for site in counts])),
+    )
 
 
 @given(st.data())
@@ -42,9 +38,7 @@ def test_floors_are_those_of_the_totals(data):
     counts = data.draw(
         st.lists(
             st.lists(
-                st.integers(0, 1 << 16),
-                min_size=question.n_counts,
-                max_size=question.n_counts,
+                st.integers(0, 1 << 16), min_size=question.n_counts, max_size=question.n_counts
             ),
             min_size=1,
             max_size=5,
@@ -58,7 +52,7 @@ def test_floors_are_those_of_the_totals(data):
     # no comparison but with whole units, and no more rounds than parts of eight need
     values = most // unit + 1
     assert MOST_PARTS ** (len(asked) - 1) <= max(values - 1, 1)
-    for one in asked:
+    for one, _ in asked:
         assert isinstance(one, RoundedTotals)
         assert one.comparisons < MOST_PARTS
         assert ((1 - one.predicates(2).constants) % unit == 0).all()
@@ -69,7 +63,7 @@ def test_many_counts_are_looked_for_in_several_rounds():
     counts = np.arange(question.n_counts, dtype=np.float64)[None] % 60
     floors, asked = searched(question, counts, 7, 60)
     assert floors.tolist() == (counts[0] // 7).tolist()
-    assert {one.first for one in asked} == {0, COUNTS_AT_ONCE}
+    assert {one.first for one, _ in asked} == {0, COUNTS_AT_ONCE}
 
 
 @given(st.lists(st.integers(0, LARGEST_UNIT), min_size=1, max_size=5))

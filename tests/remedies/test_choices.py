@@ -21,6 +21,7 @@ from cipherdag.sites.study.study import check_colluders
 from cipherdag.sites.study.study_names import check_site_name, check_study_name
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import DescribedFile, FileDescription
+from cipherdag.sites.table.reading import SOURCES
 
 FORMATS = re.compile(r"CSV|\.xlsx|\.dta")
 
@@ -83,8 +84,6 @@ def test_a_text_of_another_encoding_is_declared_or_saved_anew(tmp_path):
 
 @pytest.mark.follows("Give {}.")
 def test_every_source_that_is_listed_is_one(tmp_path):
-    from cipherdag.sites.table.reading import SOURCES
-
     remedy = advice(infer_schema, [tmp_path / "none.csv"])
     assert all(source.words in remedy for source in SOURCES)
 
@@ -243,17 +242,8 @@ def test_interventions_are_named(call, tmp_path):
     data["what"] = np.where(np.arange(300) % 3 == 0, "b", "")
     file = tmp_path / "data.csv"
     data.to_csv(file, index=False)
-    words = [
-        "simulate",
-        "fedcd",
-        file,
-        "--sites",
-        "3",
-        "--deal",
-        "horizontal",
-        "--out",
-        tmp_path / "o",
-    ]
+    words = ["simulate", "fedcd", file, "--sites", "3", "--deal", "horizontal"]
+    words += ["--out", tmp_path / "o"]
     words += ["--rounds", "1", "--epochs", "1", "--fit-steps", "5", "--graph-steps", "2"]
     _, _, said = call(*words)
     option = re.search(r"Name it by (--\w+)", said)[1]

@@ -8,16 +8,7 @@ import pytest
 import report_run
 from advice import QUOTED, advice, evaluated, listed
 
-from cipherdag import (
-    CPDAG,
-    PAG,
-    CausalGraph,
-    Describe,
-    FedPC,
-    Knowledge,
-    PartialMixedGraph,
-    Run,
-)
+from cipherdag import CPDAG, PAG, CausalGraph, Describe, FedPC, Knowledge, PartialMixedGraph, Run
 from cipherdag.federation.simulated import Federation
 from cipherdag.findings.graph_finding import GraphFinding
 from cipherdag.graphs.drawing.figure import draw

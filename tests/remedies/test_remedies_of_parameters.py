@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from advice import QUOTED, advice, evaluated, listed
+from advice import QUOTED, advice, case, evaluated, listed
 
 import cipherdag
 from cipherdag import (
@@ -126,18 +126,13 @@ def test_adjusted_names_stand_with_commas_or_in_json():
 @pytest.mark.parametrize(
     ("algorithm", "data"),
     [
-        pytest.param(
-            FedPC(evidence="pooled"), table(), marks=pytest.mark.follows("which takes any columns")
+        case((FedPC(evidence="pooled"), table()), "which takes any columns"),
+        case(
+            (FedPC(evidence="stratified", test="fisherz"), table()),
+            'Leave out --test (Python: test="auto")',
         ),
-        pytest.param(
-            FedPC(evidence="stratified", test="fisherz"),
-            table(),
-            marks=pytest.mark.follows('Leave out --test (Python: test="auto")'),
-        ),
-        pytest.param(
-            RFcd(score="mdl"),
-            table().drop(columns="weight"),
-            marks=pytest.mark.follows("which takes discrete columns too"),
+        case(
+            (RFcd(score="mdl"), table().drop(columns="weight")), "which takes discrete columns too"
         ),
     ],
 )

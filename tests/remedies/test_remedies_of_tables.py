@@ -115,25 +115,13 @@ def one_column(folder, cells, kind="continuous", **more):
 @pytest.mark.parametrize(
     ("cells", "kind"),
     [
-        pytest.param(
-            ("170,5", "3,25"), "continuous", marks=pytest.mark.follows("Write decimal points, or")
+        case((("170,5", "3,25"), "continuous"), "Write decimal points, or"),
+        case((("1.170,5", "3,25"), "continuous"), "Write decimal points, or"),
+        case((("1 200", "17 300"), "continuous"), "Declare the thousands separator"),
+        case(
+            (("31.05.2024", "01.06.2024"), "continuous"), 'Declare date = "days since 2000-01-01"'
         ),
-        pytest.param(
-            ("1.170,5", "3,25"), "continuous", marks=pytest.mark.follows("Write decimal points, or")
-        ),
-        pytest.param(
-            ("1 200", "17 300"),
-            "continuous",
-            marks=pytest.mark.follows("Declare the thousands separator"),
-        ),
-        pytest.param(
-            ("31.05.2024", "01.06.2024"),
-            "continuous",
-            marks=pytest.mark.follows('Declare date = "days since 2000-01-01"'),
-        ),
-        pytest.param(
-            ("yes", "yes"), "discrete", marks=pytest.mark.follows("or set allow_constant = true")
-        ),
+        case((("yes", "yes"), "discrete"), "or set allow_constant = true"),
     ],
 )
 def test_a_column_in_another_notation_reads_as_advised(tmp_path, cells, kind):
@@ -146,9 +134,9 @@ def test_a_column_in_another_notation_reads_as_advised(tmp_path, cells, kind):
 @pytest.mark.parametrize(
     ("cell", "written"),
     [
-        pytest.param("\u22121", "-1", marks=pytest.mark.follows("Write the minus sign as")),
-        pytest.param("17 %", "17", marks=pytest.mark.follows("Remove the percent sign")),
-        pytest.param("17 cm", "17", marks=pytest.mark.follows("Write the number alone")),
+        case(("\u22121", "-1"), "Write the minus sign as"),
+        case(("17 %", "17"), "Remove the percent sign"),
+        case(("17 cm", "17"), "Write the number alone"),
     ],
 )
 def test_a_number_is_written_as_advised(tmp_path, cell, written):

@@ -156,16 +156,8 @@ def test_a_file_that_exists_gives_way(call, typed, table, tmp_path, how):
 def test_a_pag_is_exported_and_compared_as_what_it_is(call, typed, tmp_path):
     fci, pc = run(FedFCI()), run(FedPC())
     fci.save(tmp_path / "fci")
-    words = [
-        "graph",
-        "export",
-        tmp_path / "fci",
-        "--format",
-        "csv",
-        "--dag",
-        "--out",
-        tmp_path / "g",
-    ]
+    words = ["graph", "export", tmp_path / "fci", "--format", "csv", "--dag"]
+    words += ["--out", tmp_path / "g"]
     words.remove(OPTION.search(typed(*words))[0])
     assert call(*words)[0] == 0
     pag, cpdag = fci.finding, pc.finding

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from advice import advice
+from advice import advice, case
 from enrolment import Enrolment
 
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
@@ -73,17 +73,8 @@ def test_a_folder_of_no_coordinator_is_named_or_made(people):
         people.fine("coordinator", "sites", option, people.coordinator)
         words = COMMAND.search(do)[1].split()
         (here / "share").mkdir()
-        people.fine(
-            *words,
-            "--study",
-            "lungs",
-            "--engine",
-            "files",
-            "--files",
-            here / "share",
-            option,
-            here / "new",
-        )
+        words += ["--study", "lungs", "--engine", "files", "--files", here / "share"]
+        people.fine(*words, option, here / "new")
         people.fine("coordinator", "sites", option, here / "new")
 
 
@@ -221,29 +212,22 @@ def test_a_plan_that_waits_is_found_and_approved(study):
 @pytest.mark.parametrize(
     ("name", "mode", "read"),
     [
-        pytest.param(
-            "policy.toml",
-            0o666,
-            SiteFolder.policy,
-            marks=pytest.mark.follows("Read it through, then run `chmod 600 {}`."),
+        case(
+            ("policy.toml", 0o666, SiteFolder.policy), "Read it through, then run `chmod 600 {}`."
         ),
-        pytest.param(
-            "keys/identity.pem",
-            0o644,
-            lambda site: SigningIdentity.load(site.path / "keys" / "identity.pem"),
-            marks=pytest.mark.follows("if others could read it, make a new key."),
+        case(
+            ("identity.pem", 0o644, lambda site: SigningIdentity.load(site.identity_path)),
+            "if others could read it, make a new key.",
         ),
-        pytest.param(
-            "keys/folder.key",
-            0o644,
-            SiteFolder.check_keys,
-            marks=pytest.mark.follows("if others could read it, make a new site."),
+        case(
+            ("folder.key", 0o644, SiteFolder.check_keys),
+            "if others could read it, make a new site.",
         ),
     ],
 )
 def test_a_file_that_others_can_open_is_closed_as_advised(people, name, mode, read):
     site = SiteFolder(people.site("north"))
-    private = next(path for path in site.path.rglob(Path(name).name))
+    private = next(site.path.rglob(name))
     private.chmod(mode)
     digits, path = CHMOD.search(advice(read, site)).groups()
     Path(path).chmod(int(digits, 8))
@@ -291,15 +275,9 @@ POLICY = re.compile(r'add "([\w-]+)" to (\w+) in its (policy\.toml)')
 @pytest.mark.parametrize(
     ("key", "rule"),
     [
-        pytest.param(
-            "algorithms",
-            'algorithms = ["rfcd"]',
-            marks=pytest.mark.follows('If the site agrees, add "{}" to algorithms'),
-        ),
-        pytest.param(
-            "protections",
-            'protections = ["bfv"]',
-            marks=pytest.mark.follows('If the site agrees, add "{}" to protections'),
+        case(("algorithms", 'algorithms = ["rfcd"]'), 'If the site agrees, add "{}" to algorithms'),
+        case(
+            ("protections", 'protections = ["bfv"]'), 'If the site agrees, add "{}" to protections'
         ),
     ],
 )

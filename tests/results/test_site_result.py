@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from adversary import silence
+from driving import outcome_over
 from hospital_folders import NAMES
 
 from cipherdag import Describe, FedPC
@@ -102,9 +103,7 @@ def test_a_run_that_the_coordinator_left_off_has_no_result(hospitals):
 def test_a_run_without_its_last_word_has_no_result(hospitals):
     """The last sum is checked when the run is closed: without that nothing is known of it."""
 
-    session = started(hospitals)
-    facts = Facts(session.open(), 3, min_contributors=3)
-    run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
+    outcome_over(started(hospitals), ALGORITHM)
     hospitals.close()
     with pytest.raises(OutputError, match="did not come to its end"):
         own_result(hospitals)

@@ -26,10 +26,7 @@ NO_JSON = [
 ]
 READERS = {
     "plan": (Plan.loads, (GOLDEN / "plan.json").read_text("utf-8")),
-    "graph": (
-        CausalGraph.loads,
-        CausalGraph.from_edges(["a", "b"], directed=[("a", "b")]).dumps(),
-    ),
+    "graph": (CausalGraph.loads, CausalGraph.from_edges(["a", "b"], directed=[("a", "b")]).dumps()),
     "sets": (lambda text: read_sets(f"[{text}]"), '{"adjust": ["a"]}'),
 }
 

@@ -163,8 +163,7 @@ class Ward:
         cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
         own = {key: options.pop(key) for key in ("colluders", "algorithm") if key in options}
         plan = (journal.plan if journal is not None else None) or make_plan(
-            cohort,
-            **({"protection": protection, "algorithm": "fedpc"} | self.about | own),
+            cohort, **({"protection": protection, "algorithm": "fedpc"} | self.about | own)
         )
         return self.scripts.session(self.engine, self.coordinator, plan, journal=journal, **options)
 

@@ -49,9 +49,10 @@ def of_remedy(part, text):
     return text == part if part.startswith("{}") else part in text
 
 
-def case(value, *parts):
-    """A value of a parametrized test that follows these remedies with it."""
-    return pytest.param(value, marks=pytest.mark.follows(*parts))
+def case(values, *parts):
+    """A value of a parametrized test, or a tuple of them, that follows these remedies with it."""
+    values = values if isinstance(values, tuple) else (values,)
+    return pytest.param(*values, marks=pytest.mark.follows(*parts))
 
 
 @cache

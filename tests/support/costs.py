@@ -5,7 +5,7 @@ it waited for, and which tests start processes. A slow or busy machine takes mor
 same test, so they are divided by what a loop of additions takes there and then. A fixture of a
 module or session is paid in equal parts by the tests that ask for it. Markers are set from that
 file when tests are collected: `slow`, `process`, and `law` where the fast run takes fewer examples
-than the test asks for.
+than the test asks for. Of a parameter called `seed` the fast run takes the first few.
 A test that nobody measured counts as fast.
 """
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "durations.json"
 BOUND_S = 0.25
 WRITTEN_FROM_S = 0.1
-FAST_EXAMPLES = 15
+FAST_EXAMPLES, FAST_SEEDS = 15, 6
 ADDED, ADDED_S = range(50_000), 0.0011
 """The loop of additions, and its seconds on the machine of the bounds."""
 SETTINGS = "_hypothesis_internal_use_settings"
@@ -87,6 +87,8 @@ def pytest_collection_modifyitems(session, items):
                 part = FAST_EXAMPLES / asked.max_examples
                 if fast:
                     setattr(law, SETTINGS, settings(asked, max_examples=FAST_EXAMPLES))
+        if hasattr(item, "callspec") and item.callspec.indices.get("seed", 0) >= FAST_SEEDS:
+            item.add_marker("slow")
         file, _, test = item.nodeid.partition("::")
         if known["seconds"].get(file, {}).get(test, 0.0) * part > BOUND_S:
             item.add_marker("slow")

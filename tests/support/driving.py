@@ -3,7 +3,13 @@
 import numpy as np
 from mpc_cohort import holds
 
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.sites.answers.site_view import SiteView
+
+VOTE = FedPC(evidence="vote")
 
 
 def plain_sum(question, respondents):
@@ -46,16 +52,40 @@ def within(encoding, values):
     return ((lowest <= values) & (values <= encoding.bound)).all()
 
 
+def overheard(asking, heard):
+    """The same generator, of which every question is noted, with what it is answered."""
+    told = None
+    try:
+        while True:
+            question = asking.send(told)
+            told = yield question
+            heard.append((question, told))
+    except StopIteration as finished:
+        return finished.value
+
+
+def answered(asking, answer):
+    """Run a generator to its end; its outcome, and every question with what it was answered."""
+    heard, told = [], None
+    listening = overheard(asking, heard)
+    try:
+        while True:
+            told = answer(listening.send(told))
+    except StopIteration as finished:
+        return finished.value, heard
+
+
 def drive(asking, respondents):
     """Run a generator to its end; returns its outcome and the questions it asked."""
-    asked = []
-    try:
-        question = next(asking)
-        while True:
-            asked.append(question)
-            question = asking.send(plain_sum(question, respondents))
-    except StopIteration as finished:
-        return finished.value, asked
+    outcome, heard = answered(asking, lambda question: plain_sum(question, respondents))
+    return outcome, [question for question, _ in heard]
+
+
+def outcome_over(session, algorithm=VOTE, n_variables=None):
+    """What a program comes to over a session, which is opened unless its variables are told."""
+    n_variables = session.open() if n_variables is None else n_variables
+    facts = Facts(n_variables, len(session._plan.cohort), min_contributors=3)
+    return run_program(session, Replay(algorithm.ask(facts), facts.present))
 
 
 def respondent(test):

@@ -56,9 +56,7 @@ def targets():
     """Every door that outside bytes come in by."""
     ward = Ward.opened("bfv", n_sites=3)
     question = EdgeVotes(
-        skeleton=Skeleton.from_matrix(~np.eye(5, dtype=bool)),
-        layer=0,
-        test=CITestSpec(alpha=0.01),
+        skeleton=Skeleton.from_matrix(~np.eye(5, dtype=bool)), layer=0, test=CITestSpec(alpha=0.01)
     )
     ward.session.ask(question)
     sent = [(operation, message) for operation, _, message in ward.engine.sent]

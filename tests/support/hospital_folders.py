@@ -11,6 +11,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scripted import Scripts
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import ALGORITHMS, program_digest
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.program import installed_program
@@ -100,6 +101,23 @@ class Hospitals:
             or self.plan(names=names, **options),
             journal=journal,
         )
+
+    def carry_out(self, handlers, algorithm, plan, *, rounds=None, finishes=True, **options):
+        """The questions and sums of a plan's rounds, of all or the first of them."""
+        session = self.session(handlers, plan=plan, **options)
+        facts = Facts(session.open(), len(plan.cohort), min_contributors=plan.min_contributors)
+        asking, sums, opened = algorithm.ask(facts), None, []
+        while rounds is None or len(opened) < rounds:
+            try:
+                question = asking.send(sums)
+            except StopIteration:
+                break
+            facts.present.n_sites = session.n_summed or len(plan.cohort)
+            sums = session.ask(question)
+            opened.append((question, sums))
+        if finishes:
+            session.finish()
+        return opened
 
     def forget(self, names=None):
         """Take away what sites know of bits that were found, so that they are found again."""

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 from queries import Queries
+from scipy import stats
 
 from cipherdag import Policy
 from cipherdag.sites.answers.site_view import SiteView
@@ -29,11 +30,11 @@ def mixed_data(rng, rows, missing=0.0):
     return data
 
 
-def mixed_site(data, categories=CATEGORIES, min_cell_size=0):
+def mixed_site(data, categories=CATEGORIES, min_cell_size=0, ordered=()):
     discrete = np.array(categories) > 0
     codes = np.where(discrete & ~np.isnan(data), data, -1).astype(np.int64)
     values = np.where(discrete, np.nan, data)
-    return SiteView(codes, values, tuple(categories), min_cell_size=min_cell_size)
+    return SiteView(codes, values, tuple(categories), ordered=ordered, min_cell_size=min_cell_size)
 
 
 def expanded(data, variable, categories):
@@ -43,14 +44,30 @@ def expanded(data, variable, categories):
     return (own[:, None] == np.arange(1, categories[variable])).astype(float)
 
 
-def log_likelihood(data, response, predictors, categories):
+def log_likelihood(data, response, predictors, categories, site=None):
     """By statsmodels; of a linear model with the maximum-likelihood variance."""
-    columns = [np.ones((len(data), 1)), *(expanded(data, v, categories) for v in predictors)]
+    site = np.zeros(len(data)) if site is None else site
+    constants = (site[:, None] == np.unique(site)).astype(float)
+    columns = [constants, *(expanded(data, v, categories) for v in predictors)]
     design, target = np.column_stack(columns), data[:, response]
     if not categories[response]:
         return sm.OLS(target, design).fit().llf
     model = sm.Logit if categories[response] == 2 else sm.MNLogit
     return model(target, design).fit(disp=0, method="newton", maxiter=100, tol=1e-12).llf
+
+
+def p_value(data, row, categories=CATEGORIES, site=None):
+    """Of the likelihood-ratio test of a row, by statsmodels; with a constant for every site."""
+    x, y, *s = (int(v) for v in row)
+    complete = ~np.isnan(data[:, [x, y, *s]]).any(axis=1)
+    data, site, sides = data[complete], None if site is None else site[complete], categories
+    flip = sides[y] > 0 and (sides[x] == 0 or sides[y] < sides[x])
+    response, other = (y, x) if flip or (sides[x] == sides[y] and y < x) else (x, y)
+    with_it, without = (
+        log_likelihood(data, response, given, categories, site) for given in ([*s, other], s)
+    )
+    dof = max(sides[response] - 1, 1) * max(sides[other] - 1, 1)
+    return stats.chi2.sf(2 * (with_it - without), dof)
 
 
 def frame(rng, rows):

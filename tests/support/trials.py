@@ -152,8 +152,7 @@ def trial(name):
         "describe": Often(algorithm=Describe(), data=measured()),
         "survival": Often(algorithm=FOLLOWED, data=followed()),
         "effect": Often(
-            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"),
-            data=patients(),
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
         ),
         "graphcheck": Often(algorithm=GraphCheck(DRAWN), data=patients()),
         "fedpc": Often(algorithm=FedPC(bootstrap=2), data=clinics(8)),

@@ -288,10 +288,7 @@ def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
     rng = np.random.default_rng(0)
     codes = discrete_codes(rng, 600, [2, 2, 2, 2])
     sites = [discrete_site(part, (2, 2, 2, 2)) for part in np.split(codes, 3)]
-    tests = [
-        np.array([[0, 1], [1, 0]]),
-        np.array([[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]]),
-    ]
+    tests = [np.array([[0, 1], [1, 0]]), np.array([[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]])]
 
     def ask_twice():
         source = yield from Queries("pooled", tests).open(4)

@@ -10,7 +10,7 @@ import pytest
 from driving import drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixed_sites import ALL_KINDS, expanded, log_likelihood, with_effect
+from mixed_sites import ALL_KINDS, expanded, log_likelihood, mixed_site, with_effect
 from queries import Queries, central, random_tests
 from scipy import optimize, stats
 from statsmodels.miscmodels.ordinal_model import OrderedModel
@@ -20,7 +20,6 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
-from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import cumulative_step, regression_steps
@@ -47,11 +46,8 @@ def graded_data(rng, rows, missing=0.0):
     return data
 
 
-def site_of(data, categories=CATEGORIES, ordered=ORDERED, min_cell_size=0):
-    discrete = np.array(categories) > 0
-    codes = np.where(discrete & ~np.isnan(data), data, -1).astype(np.int64)
-    values = np.where(discrete, np.nan, data)
-    return SiteView(codes, values, tuple(categories), ordered=ordered, min_cell_size=min_cell_size)
+def site_of(data, categories=CATEGORIES, ordered=ORDERED):
+    return mixed_site(data, categories, ordered=ordered)
 
 
 def p_values(parts, tests, categories=CATEGORIES, ordered=ORDERED, kind=Queries):
@@ -237,10 +233,7 @@ def test_separated_constant_and_absent_responses_end():
     nothing = np.full(300, np.nan)
     data = np.column_stack([grade, x, np.ones(300), rng.standard_normal(300), nothing])
     categories, ordered = (3, 0, 3, 0, 4), (0, 2, 4)
-    tests = [
-        np.array([[0, 1], [0, 3], [2, 3], [0, 2], [4, 1]]),
-        np.array([[0, 3, 1], [1, 3, 0]]),
-    ]
+    tests = [np.array([[0, 1], [0, 3], [2, 3], [0, 2], [4, 1]]), np.array([[0, 3, 1], [1, 3, 0]])]
     for kind in (Queries, with_effect):
         pairs, given_one = p_values(np.split(data, 3), tests, categories, ordered, kind)
         assert pairs[0] < 1e-20  # x separates its own grades
@@ -292,11 +285,7 @@ def test_tests_of_withheld_tables_and_of_sites_use_the_order_too():
         aggregates = []
         for ordered in (True, False):
             federation = Federation.split(
-                data,
-                3,
-                device="cpu",
-                policy=ALL_KINDS,
-                schema=graded_schema(data, ordered=ordered),
+                data, 3, device="cpu", policy=ALL_KINDS, schema=graded_schema(data, ordered=ordered)
             )
             own = FedPC(evidence=evidence, test=test, max_cond_size=1)
             result = federation.run(own)

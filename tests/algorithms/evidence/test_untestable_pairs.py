@@ -32,10 +32,7 @@ def sites_of(*, silent: float | None, discrete: bool = False) -> dict[str, pd.Da
     return sites
 
 
-WAYS = [
-    ("stratified", "sums"),
-    ("fisher", "sums"),
-]
+WAYS = [("stratified", "sums"), ("fisher", "sums")]
 
 
 @pytest.mark.parametrize(("evidence", "reveal"), WAYS)

@@ -5,7 +5,7 @@ from itertools import combinations
 import msgspec
 import numpy as np
 import pytest
-from driving import drive, plain_verdicts, respondent
+from driving import answered, drive, plain_verdicts, respondent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_tables import continuous_table, discrete_table
@@ -137,14 +137,8 @@ def ranking(strength, position=None):
         yield pairs
         return np.array([float(strength(i, j)) for i, j in pairs.tolist()])
 
-    asking, rounds = ranked(position, compare), 0
-    try:
-        next(asking)
-        while True:
-            rounds += 1
-            asking.send(None)
-    except StopIteration as finished:
-        return finished.value, seen, rounds
+    order, heard = answered(ranked(position, compare), lambda _: None)
+    return order, seen, len(heard)
 
 
 @settings(max_examples=150, deadline=None)
@@ -188,14 +182,11 @@ def pairs_question(kind=WeightedEvidence, count=4):
 
 def asked_by(ranking, question, dependent):
     """Everything a ranking asks, where every verdict is false."""
-    asking, asked = ranking.strengths(question, dependent), []
-    try:
-        own = next(asking)
-        while True:
-            asked.append(own)
-            own = asking.send(np.zeros(sum(e.length for e in own.encodings)))
-    except StopIteration as finished:
-        return asked, finished.value
+    outcome, heard = answered(
+        ranking.strengths(question, dependent),
+        lambda own: np.zeros(sum(e.length for e in own.encodings)),
+    )
+    return [own for own, _ in heard], outcome
 
 
 @settings(max_examples=120, deadline=None)
@@ -271,8 +262,7 @@ def test_questions_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="largest size"):
         StrengthVerdicts(**good | {"largest": 0}, pairs=pack_integers(np.array([[0, 1]])))
     read = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(ScaleVerdicts(pairs_question())),
-        type=ScaleVerdicts,
+        msgspec.msgpack.encode(ScaleVerdicts(pairs_question())), type=ScaleVerdicts
     )
     assert read == ScaleVerdicts(pairs_question())
 

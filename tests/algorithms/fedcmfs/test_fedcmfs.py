@@ -32,6 +32,7 @@ from cipherdag.questions.combined_evidence import WeightedEvidence, weighted_mea
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
@@ -96,8 +97,6 @@ class Scripted:
         self._rows = rows
 
     def evaluate(self, x, y, given):
-        from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
-
         outcomes = [
             self._answer(*sorted((a, b)), tuple(sorted(s)))
             for a, b, s in zip(x.tolist(), y.tolist(), given.tolist(), strict=True)

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 from driving import drive, respondent
-from label_tables import (
-    continuous_table,
-    discrete_table,
-    draw_labels,
-    found,
-)
+from label_tables import continuous_table, discrete_table, draw_labels, found
 from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts

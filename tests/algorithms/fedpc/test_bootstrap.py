@@ -1,9 +1,11 @@
 """Confidence from replicates over drawn rows: against drawing by hand, and what sites withhold."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
-from driving import drive
+from driving import answered, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +24,7 @@ from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers import site_view
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 
 def patients(rows=900, seed=0):
@@ -190,8 +193,6 @@ def test_what_is_withheld_of_a_site_s_rows_is_withheld_of_drawn_ones():
 
 
 def test_a_policy_may_refuse_drawing_and_limits_its_values():
-    from cipherdag.sites.policy.policy import QUESTION_KINDS
-
     no_drawing = Policy(questions=QUESTION_KINDS - {"resampled"})
     federation = Federation.split(patients(), 3, policy=no_drawing)
     federation.run(FedPC(evidence="vote"))
@@ -246,16 +247,12 @@ def test_rounds_with_too_many_values_are_asked_in_several():
         return (yield question)
 
     def run(most):
-        asking = gather([search(own) for own in votes], most_values=most)
-        asked, sums = [], None
-        try:
-            while True:
-                question = asking.send(sums)
-                length = question.n_values
-                asked.append(len(question.parts) if isinstance(question, Bundle) else 1)
-                sums = np.arange(length) + 100.0 * len(asked)
-        except StopIteration as finished:
-            return asked, finished.value
+        rounds = itertools.count(1)
+        outcomes, heard = answered(
+            gather([search(own) for own in votes], most_values=most),
+            lambda question: np.arange(question.n_values) + 100.0 * next(rounds),
+        )
+        return [len(own.parts) if isinstance(own, Bundle) else 1 for own, _ in heard], outcomes
 
     assert run(None)[0] == [4]
     asked, outcomes = run(9)

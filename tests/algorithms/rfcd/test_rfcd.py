@@ -11,14 +11,7 @@ from fuzzing import mutate
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import random_dag
-from regretting import (
-    MadeUpScore,
-    every_dag,
-    gaussian,
-    linear_sites,
-    scored,
-    worst_regrets,
-)
+from regretting import MadeUpScore, every_dag, gaussian, linear_sites, scored, worst_regrets
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
@@ -54,18 +47,13 @@ def sites_of(seed):
     return [LocalScores(MadeUpScore(4, rng)) for _ in range(n_sites)]
 
 
-def first_of(values):
-    """The best graph by value, edges and lexicographic order."""
-    return min((Valued(value, dag) for dag, value in values.items()), key=lambda own: own.rank)
-
-
 @pytest.mark.parametrize("seed", range(50))
 def test_a_full_beam_finds_the_best_of_all_543_dags(seed):
     scores = sites_of(seed)
     graphs = every_dag(4)
     assert len(graphs) == 543
     values = worst_regrets(scores, graphs)
-    best = first_of(values)
+    best = min((Valued(value, dag) for dag, value in values.items()), key=lambda own: own.rank)
     sites = [scored(own) for own in scores]
     # scores without structure differ within an equivalence class, as the spline score does
     kind = "bic" if seed % 2 else "mdl"

@@ -9,12 +9,7 @@ import pytest
 from mpc_cohort import BEACON, COORDINATOR, Cohort, score_tests, split
 from scipy import stats
 
-from cipherdag.errors import (
-    CohortError,
-    InconsistentQuestionError,
-    ParameterError,
-    ReplayError,
-)
+from cipherdag.errors import CohortError, InconsistentQuestionError, ParameterError, ReplayError
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.seat import TURNS
 

@@ -11,12 +11,7 @@ from plain_secure_tests import widths
 from secure_test_cases import form
 
 from cipherdag.errors import MalformedMessageError, ParameterError
-from cipherdag.privacy.mpc.words import (
-    WordPacking,
-    form_values,
-    linear_values,
-    predicates_digest,
-)
+from cipherdag.privacy.mpc.words import WordPacking, form_values, linear_values, predicates_digest
 
 INTEGERS = st.integers(-(2**20), 2**20)
 

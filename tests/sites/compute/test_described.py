@@ -14,10 +14,7 @@ from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.descriptions.described import (
-    DescribedColumns,
-    suppress_small_counts,
-)
+from cipherdag.sites.compute.descriptions.described import DescribedColumns, suppress_small_counts
 from cipherdag.sites.compute.descriptions.location_scale_hints import far_off
 from cipherdag.sites.compute.descriptions.site_comparison import site_outliers
 from cipherdag.sites.compute.rows import Rows

@@ -21,7 +21,6 @@ from cipherdag.sites.policy.approvals import (
     Approvals,
     AskedRun,
     Person,
-    PersonalDecision,
 )
 
 WEBER, LANGE = Person("A. Weber", "head of data protection"), Person("B. Lange")
@@ -123,32 +122,56 @@ def test_an_approval_holds_for_the_plan_that_was_seen_only(approvals, change):
 # the signature
 
 
-def test_a_decision_that_another_key_signed_is_none(approvals):
-    own = plan()
-    asked(approvals, own)
-    approve(approvals, own, identity=STRANGER)
-    asked(approvals, own)
-    assert approvals.runs()[0].decision == "waits"
+def signed_for(approvals, own, other):
+    """The decisions on another plan."""
+    altered(approvals, own, decisions=approve(approvals, other).decisions)
 
 
-@pytest.mark.parametrize("signature", [b"", bytes(64)])
-def test_a_decision_that_nobody_signed_is_none(approvals, signature):
-    own = plan()
-    asked(approvals, own)
-    forged = PersonalDecision("approved", WEBER, own.session.hex(), signature=signature)
-    altered(approvals, own, decisions=(forged,))
-    asked(approvals, own)
+def put_in_its_place(approvals, own, other):
+    """Else whoever copies a folder has approved whatever lies under the other name."""
+    approve(approvals, other)
+    path_of(approvals, own).write_bytes(path_of(approvals, other).read_bytes())
 
 
-@pytest.mark.parametrize(
-    "change", [{"person": LANGE}, {"person": Person("A. Weber")}, {"when": "2026-03-02"}]
-)
-def test_a_decision_in_another_s_name_role_or_time_is_none(approvals, change):
-    own = plan()
+def changed(approvals, own, **changes):
+    """The one decision on a plan with other fields."""
+    (decision,) = approvals.find(own.session.hex()).decisions
+    altered(approvals, own, decisions=(msgspec.structs.replace(decision, **changes),))
+
+
+def after_approval(**changes):
+    return lambda had, own, _: (approve(had, own), changed(had, own, **changes))
+
+
+FORGED = {
+    "by another key": lambda had, own, _: approve(had, own, identity=STRANGER),
+    "by nobody": after_approval(signature=b""),
+    "no signature": after_approval(signature=bytes(64)),
+    "of another person": after_approval(person=LANGE),
+    "in another role": after_approval(person=Person(WEBER.name)),
+    "of another time": after_approval(when="2026-03-02"),
+    "a denial": lambda had, own, _: (
+        had.decide(own.session.hex(), "denied", OWN, WEBER, note="ask the board first"),
+        changed(had, own, decision="approved"),
+    ),
+    "another plan": lambda had, own, _: (
+        approve(had, own), altered(had, own, plan=msgspec.structs.replace(own, parameters={}))
+    ),
+    "of another plan": signed_for,
+    "in its place": put_in_its_place,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_forged_approval_is_none_and_the_plan_waits_again(approvals, forge):
+    own, other = plan(parameters={"alpha": 0.5}), plan()
+    for each in (own, other):
+        asked(approvals, each)
+    forge(approvals, own, other)
     asked(approvals, own)
-    (decision,) = approve(approvals, own).decisions
-    altered(approvals, own, decisions=(msgspec.structs.replace(decision, **change),))
-    asked(approvals, own)
+    assert approvals.find(own.session.hex()).decision == "waits"
+    approve(approvals, other)
+    approvals.check(other)
 
 
 # several persons
@@ -202,43 +225,6 @@ def test_a_decision_needs_a_name_that_can_be_printed(approvals, name):
     asked(approvals, own)
     with pytest.raises(ParameterError, match="needs a name"):
         approve(approvals, own, person=Person(name))
-
-
-def test_a_denial_is_not_turned_into_an_approval(approvals):
-    own = plan()
-    asked(approvals, own)
-    approvals.decide(own.session.hex(), "denied", OWN, WEBER, note="ask the board first")
-    (denial,) = approvals.runs()[0].decisions
-    turned = msgspec.structs.replace(denial, decision="approved")
-    altered(approvals, own, decisions=(turned,))
-    asked(approvals, own)
-
-
-def test_a_plan_that_was_altered_in_its_file_is_not_approved(approvals):
-    own = plan()
-    asked(approvals, own)
-    approve(approvals, own)
-    altered(approvals, own, plan=msgspec.structs.replace(own, parameters={"alpha": 0.5}))
-    asked(approvals, own)
-
-
-def test_an_approval_does_not_hold_for_a_plan_put_in_its_place(approvals):
-    """Else whoever copies a folder has approved whatever lies under the other name."""
-    good, bad = plan(), plan(parameters={"alpha": 0.5})
-    for own in (good, bad):
-        asked(approvals, own)
-    approve(approvals, good)
-    path_of(approvals, bad).write_bytes(path_of(approvals, good).read_bytes())
-    asked(approvals, bad)
-    approvals.check(good)
-
-
-def test_a_signature_of_one_plan_is_none_of_another(approvals):
-    good, bad = plan(), plan(parameters={"alpha": 0.5})
-    for own in (good, bad):
-        asked(approvals, own)
-    altered(approvals, bad, decisions=approve(approvals, good).decisions)
-    asked(approvals, bad)
 
 
 # denials

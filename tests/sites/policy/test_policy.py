@@ -7,21 +7,14 @@ from dataclasses import fields, replace
 import adversary
 import numpy as np
 import pytest
+from driving import outcome_over
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import Describe, Federation
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.errors import (
-    CohortError,
-    PolicyRefusedError,
-    ProtectionError,
-    SiteNotReadyError,
-)
+from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError, SiteNotReadyError
 from cipherdag.graphs.networks import asia
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
@@ -34,12 +27,7 @@ def run(hospitals, **options):
     hospitals.installed = True
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
-    run_program(
-        session,
-        Replay(
-            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
-        ),
-    )
+    outcome_over(session)
     session.finish()
     return session
 

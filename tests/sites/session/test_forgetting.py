@@ -4,16 +4,14 @@ import gc
 
 import pytest
 from adversary import Ward
+from driving import outcome_over
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
 
 KEYS = (PairKey, MacKey, EphemeralKeys, SiteAggregation, Party)
 
@@ -35,9 +33,7 @@ def test_no_key_of_a_session_outlives_it(protection, before):
     n_variables = ward.session.open()
     shared = {MacKey, SiteAggregation, Party} | ({PairKey} if protection != "none" else set())
     assert {type(own) for own in held(before).values()} == shared
-    run_program(
-        ward.session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, min_contributors=3)))
-    )
+    outcome_over(ward.session, n_variables=n_variables)
     ward.session.finish()
     assert ward.session.result
     assert not held(before)
@@ -46,9 +42,8 @@ def test_no_key_of_a_session_outlives_it(protection, before):
 def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
     ward = Ward(algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
-    facts = Facts(n_variables, 3, min_contributors=3)
     with pytest.raises(SiteUnreachableError):
-        run_program(ward.session, Replay(FedPC(evidence="vote", alpha=0.5).ask(facts)))
+        outcome_over(ward.session, FedPC(evidence="vote", alpha=0.5), n_variables)
     reasons = {site: own.refused for site, own in ward.runtimes.items()}
     assert all("not that of the plan" in own.message for own in reasons.values())
     ward.session._present = (0, 1, 2)

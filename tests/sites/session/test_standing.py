@@ -2,14 +2,14 @@
 
 import hospital_folders
 import pytest
+from driving import outcome_over
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CohortError, ReplayError, SiteNotReadyError
-from cipherdag.program.replay import Replay
-from cipherdag.program.run import run_program
+from cipherdag.privacy.wire import decode
+from cipherdag.protocol.cohort_channel import refusal_error
+from cipherdag.protocol.messages import Refusal, read_envelope
 from cipherdag.sites.session.serving import KeptSite
 
 
@@ -25,12 +25,7 @@ def standing(tmp_path):
 
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
-    outcome = run_program(
-        session,
-        Replay(
-            FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), min_contributors=3))
-        ),
-    )
+    outcome = outcome_over(session)
     session.finish()
     return outcome
 
@@ -79,9 +74,6 @@ def test_an_old_invite_opens_no_run_and_a_repeated_one_the_same(standing):
     session.open()
     assert handlers["hospital-0"]("invite", sent[0]) == handlers["hospital-0"]("invite", sent[0])
     whole_run(hospitals, handlers)
-    from cipherdag.privacy.wire import decode
-    from cipherdag.protocol.cohort_channel import refusal_error
-    from cipherdag.protocol.messages import Refusal, read_envelope
 
     refused = read_envelope(handlers["hospital-0"]("invite", sent[0]))
     assert refused.topic == "refusal"
