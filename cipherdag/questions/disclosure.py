@@ -76,7 +76,7 @@ class Quantity(StrEnum):
     LEFT_OUT = "whether any site has values far from its others, and leaves out or draws in such"
     EVENTS = "where no site restricts small counts, events and rows at risk in each bin of time"
     CELL_SIZE = "its min_cell_size"
-    GROUP_COUNTS = "rows of groups, and events and other ends up to each edge"
+    GROUP_COUNTS = "rows of groups, and events and all ends up to each edge"
     NEGATIVE = "whether any time is below 0"
     LOG_RANK = "events of each group, those expected, and their covariances"
     EXCESS = "by how much events of groups exceed those expected, and their covariances"

@@ -32,6 +32,8 @@ from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, logarithm, produ
 HALF = 0.5
 MOST_WIDENED = 2.0
 """How many times as wide as by chance alone an interval may be, before bins are too coarse."""
+MOST_LOG = 700.0
+"""Of a power: interpolated events of next to 0 have an interval that is no number."""
 LARGEST_LAST_STEP, LARGEST_LOG_RATIO = 0.1, 12.0
 """A last step and a coefficient, in common units, beyond which there is no finite maximum."""
 
@@ -68,57 +70,86 @@ def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RoundedCounts:
-    """A `RoundedCounts` has counts of a group in whole units, of which each is less than one off.
+class UpToEdges:
+    """An `UpToEdges` has bounds of counts up to each edge, and what they are about, shape (B,)."""
 
-    In units of 1 they are exact. ``events`` and other ``ends`` up to the ``edges`` have shape (B,).
-    """
+    least: IndexArray
+    most: IndexArray
+    about: FloatVector
 
-    events: IndexArray
-    ends: IndexArray
-    rows: int
-    unit: int
-    edges: FloatVector
+    @classmethod
+    def of_units(cls, units: IndexArray, unit: int, edges: FloatVector) -> UpToEdges:
+        """Bound and interpolate counts of which whole units are known.
 
-    @property
-    def most_rows(self) -> int:
-        """Find the largest number of rows that there can be."""
-        return (self.rows + 1) * self.unit - 1
-
-    @property
-    def least_rows(self) -> int:
-        """Find the smallest: as many as have ended, or more."""
-        return self.unit * max(self.rows, int(self.events[-1] + self.ends[-1]))
-
-    def between(self, units: IndexArray, others: IndexArray) -> tuple[IndexArray, IndexArray]:
-        """Bound ``units`` of events or ends up to each edge, beside at least ``others``."""
-        low = units * self.unit
-        high = np.minimum(low + self.unit - 1, self.most_rows - others * self.unit)
-        return low, np.maximum(np.minimum.accumulate(high[::-1])[::-1], low)
-
-    def about(self, units: IndexArray) -> FloatVector:
-        """Interpolate events or ends between the times at which they reach whole units.
-
-        Several that are reached in one bin are so at equal distances within it; past the last one
-        half a unit more comes until the last edge.
+        Between the times at which they reach whole units they are interpolated. Several that are
+        reached in one bin are so at equal distances within it; past the last one half a unit more
+        comes until the last edge.
         """
-        times, reached = np.append(0.0, self.edges), np.append(0, units)
+        times, reached = np.append(0.0, edges), np.append(0, units)
         numbers = np.arange(1, reached[-1] + 1)
         after = np.searchsorted(reached, numbers)
         within = (numbers - reached[after - 1]) / (reached[after] - reached[after - 1] + 1)
         passed = times[after - 1] + (times[after] - times[after - 1]) * within
-        most = self.unit * reached[-1] + HALF * (self.unit - 1)
         where = np.concatenate([[0.0], passed, [times[-1]]])
-        what = np.concatenate([[0.0], self.unit * numbers, [most]])
-        return np.clip(
-            np.interp(self.edges, where, what), units * self.unit, (units + 1) * self.unit - 1
+        what = np.concatenate([[0.0], unit * numbers, [unit * reached[-1] + HALF * (unit - 1)]])
+        least, most = units * unit, units * unit + unit - 1
+        return cls(least, most, np.clip(np.interp(edges, where, what), least, most))
+
+    def without(self, part: UpToEdges) -> UpToEdges:
+        """Bound the counts that are left without some of them."""
+        least = np.maximum.accumulate(np.maximum(self.least - part.most, 0))
+        most = np.maximum(self.most - part.least, least)
+        about = np.maximum.accumulate(np.maximum(self.about - part.about, 0.0))
+        return UpToEdges(least, most, np.clip(about, least, most))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundedCounts:
+    """A `RoundedCounts` has what is known of a group: its rows lie in ``least_rows..most_rows``.
+
+    Up to each edge it has ``events``, and how many rows are ``gone``, by the event or not. In units
+    of 1 counts are exact.
+    """
+
+    events: UpToEdges
+    gone: UpToEdges
+    least_rows: int
+    most_rows: int
+    unit: int
+
+    @classmethod
+    def within(
+        cls, events: UpToEdges, gone: UpToEdges, rows: tuple[int, int], unit: int
+    ) -> RoundedCounts:
+        """Narrow bounds by one another: events are of rows that are gone, and these of all rows."""
+        least = np.maximum(gone.least, events.least)
+        fewest, most_rows = (max(bound, int(least[-1])) for bound in rows)
+        most = np.minimum.accumulate(np.minimum(gone.most, most_rows)[::-1])[::-1]
+        most = np.maximum(most, least)
+        ended = np.minimum(events.most, most)
+        return cls(
+            UpToEdges(events.least, ended, np.minimum(events.about, ended)),
+            UpToEdges(least, most, np.clip(gone.about, least, most)),
+            fewest,
+            most_rows,
+            unit,
         )
 
+    @classmethod
+    def of_units(
+        cls, events: IndexArray, gone: IndexArray, rows: int, unit: int, edges: FloatVector
+    ) -> RoundedCounts:
+        """Bound the counts of one group, of all of which whole units are known."""
+        ended, left = (UpToEdges.of_units(units, unit, edges) for units in (events, gone))
+        return cls.within(ended, left, (rows * unit, rows * unit + unit - 1), unit)
+
     def bins(self) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Estimate events in each bin, rows at risk when it begins, and ends within it."""
-        events, ends = self.about(self.events), self.about(self.ends)
-        rows = max(HALF * (self.least_rows + self.most_rows), events[-1] + ends[-1])
-        at_risk = rows - np.append(0.0, (events + ends)[:-1])
+        """Estimate events in each bin, rows at risk when it begins, and other ends within it."""
+        events = self.events.about
+        ends = np.maximum.accumulate(np.maximum(self.gone.about - events, 0.0))
+        gone = events + ends
+        rows = max(HALF * (self.least_rows + self.most_rows), gone[-1])
+        at_risk = rows - np.append(0.0, gone[:-1])
         return np.diff(events, prepend=0.0), at_risk, np.diff(ends, prepend=0.0)
 
 
@@ -137,11 +168,12 @@ def curve_of(counts: RoundedCounts, *, halved: bool) -> Curve:
     """
     events, at_risk, ends = counts.bins()
     curve = survival_curve(events, np.maximum(at_risk - HALF * halved * ends, events))
-    least, most = counts.between(counts.events, counts.ends)
-    fewest, gone = counts.between(counts.ends, counts.events)
-    before = gone if halved else _before(gone)
-    lowest = _path(counts.least_rows - _before(most) - before, most)
-    highest = _path(counts.most_rows - _before(least) - _before(fewest), least)
+    least, most = counts.events.least, counts.events.most
+    before = _before(counts.gone.most)
+    if halved:
+        before = np.maximum(counts.gone.most - np.diff(most, prepend=0), before)
+    lowest = _path(counts.least_rows - before, most)
+    highest = _path(counts.most_rows - _before(counts.gone.least), least)
     survival = np.clip(curve.survival, lowest.survival, highest.survival)
     bounds = lowest.low, highest.high
     if counts.unit > 1:
@@ -168,7 +200,7 @@ def _end(survival: FloatVector, variance: FloatVector, sign: float) -> FloatVect
     """Find the lower end of the interval on the scale log(-log S), or with -1 the upper one."""
     inside = (survival > 0.0) & (survival < 1.0)
     chance, spread = np.where(inside, survival, HALF), np.where(inside, variance, 0.0)
-    power = np.exp(sign * WIDTH * np.sqrt(spread) / np.abs(np.log(chance)))
+    power = np.exp(np.minimum(sign * WIDTH * np.sqrt(spread) / np.abs(np.log(chance)), MOST_LOG))
     return np.where(inside, chance**power, survival)
 
 

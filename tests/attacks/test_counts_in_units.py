@@ -17,29 +17,52 @@ from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreac
 from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.models.survival_rows import counts_up_to
 from cipherdag.sites.drafts.inference import infer_schema
 
 UNIT = 11
 ASKED = {"time": "months", "event": "died", "edges": EDGES}
 
 
-def study(rng):
-    """Counts by grouping, group, end and bin, of the site and of all others, and the totals."""
+def study(rng, followed=False):
+    """Counts by grouping, group, end and bin, of the site and of all others, and the totals.
+
+    Where all are ``followed`` until the last edge, few of the others' rows are in one of two
+    groups, whose sizes add up to a number that is known.
+    """
     n, bins, sites = int(rng.integers(100, 900)), int(rng.integers(5, 13)), int(rng.integers(2, 6))
-    site = rng.choice(sites, n, p=rng.dirichlet(np.full(sites, 4.0)))
-    ends = rng.random(n) < rng.uniform(0.3, 0.7)
-    bin_of = np.minimum(rng.exponential(0.5, n) * bins, bins).astype(int)  # the last is beyond
     groupings = [1, *rng.integers(2, 5, 2)]
+    if followed:
+        n, bins, groupings = n // 2, 2 + bins // 4, [1, 2]
+    site = rng.choice(sites, n, p=rng.dirichlet(np.full(sites, 4.0)))
+    ends = rng.random(n) < (rng.uniform(0.1, 0.9) if followed else rng.uniform(0.3, 0.7))
+    bin_of = rng.exponential(0.5, n) * bins
+    bin_of = np.minimum(bin_of, bins - 1 - rng.integers(2) if followed else bins).astype(int)
     counts = []
     for groups in groupings:
-        group = rng.choice(groups, n, p=rng.dirichlet(np.full(groups, 2.0)))
-        both = np.zeros((2, groups, 2, bins + 1), dtype=int)
+        shares = rng.dirichlet(np.full(groups, 2.0))
+        if followed and groups > 1:
+            few = min(0.5, rng.uniform(1, 12) / n)
+            shares = rng.permutation([few, 1 - few])
+        group = rng.choice(groups, n, p=shares)
+        both = np.zeros((2, groups, 2, bins + 1), dtype=int)  # the last bin is beyond the edges
         np.add.at(both, (np.minimum(site, 1), group, ends.astype(int), bin_of), 1)
         counts.append(both)
     return counts, n
 
 
-def constraints(counts, n_rows):
+def opened(groups, bins):
+    """Which rows each count of a curve has, by group, end and bin: what a site of one row says."""
+    edges = np.arange(1.0, bins + 1.0)
+    question = SurvivalCounts(
+        categories=(0, 2, groups), time=0, event=1, by=2, complete_in=(2,), edges=edges.tobytes()
+    )
+    cells = np.array([*np.ndindex(groups, 2, bins + 1)], dtype=float)
+    rows = [cells[[k]][:, [2, 1, 0]] + [0.5, 0.0, 0.0] for k in range(len(cells))]
+    return np.column_stack([counts_up_to(question, lambda v, r=row: r[:, v]) for row in rows])
+
+
+def constraints(counts, n_rows, followed=False):
     """Rows of ``low <= A x <= high`` over the counts of the others, of all groupings."""
     sizes = [both[1].size for both in counts]
     starts = np.cumsum([0, *sizes])
@@ -56,18 +79,13 @@ def constraints(counts, n_rows):
         own, others = both
         index = start + np.arange(own.size).reshape(own.shape)
         total = own + others
-        for group in range(own.shape[0]):
-            for end in range(2):
-                for last in range(1, own.shape[2]):
-                    units = total[group, end, :last].sum() // UNIT
-                    less = own[group, end, :last].sum()
-                    bound(
-                        index[group, end, :last], units * UNIT - less, (units + 1) * UNIT - 1 - less
-                    )
-            units, less = total[group].sum() // UNIT, own[group].sum()
-            bound(index[group].ravel(), units * UNIT - less, (units + 1) * UNIT - 1 - less)
+        for row in opened(own.shape[0], own.shape[2] - 1) > 0:
+            units, less = total.ravel()[row].sum() // UNIT, own.ravel()[row].sum()
+            bound(start + np.flatnonzero(row), units * UNIT - less, (units + 1) * UNIT - 1 - less)
         exact = n_rows - own.sum()  # how many rows all sites have is told exactly
         bound(index.ravel(), exact, exact)
+        if followed:
+            bound(index[..., -1].ravel(), 0, 0)
         # a description of times and ends; it tells of the former a part of this
         for place in [*((..., slice(end)) for end in range(1, own.shape[2])), (slice(None), 1)]:
             units, less = total[place].sum() // UNIT, own[place].sum()
@@ -87,19 +105,29 @@ def constraints(counts, n_rows):
     return matrix, np.array(low), np.array(high), np.array(same)
 
 
-def values_left(counts, n_rows, rng, most):
-    """How many values of some small counts of the others, of bins and up to edges, fit."""
-    matrix, low, high, same = constraints(counts, n_rows)
+def small_counts(counts, followed=False):
+    """Where small counts of the others are, of bins and up to edges; or of whole groups."""
     cells, start = [], 0
     for both in counts:
         others = both[1]
         index = start + np.arange(others.size).reshape(others.shape)
         start += others.size
-        for group, end, place in np.ndindex(others.shape[0], 2, others.shape[2] - 1):
-            for first in {0, place}:
-                count = others[group, end, first : place + 1].sum()
-                if 0 < count < UNIT:
-                    cells.append((index[group, end, first : place + 1], count))
+        places = [
+            (group, end, slice(first, place + 1))
+            for group, end, place in np.ndindex(others.shape[0], 2, others.shape[2] - 1)
+            for first in {0, place}
+        ]
+        if followed:
+            places = [(group, slice(None)) for group in range(len(others)) if len(others) > 1]
+        found = [(index[place].ravel(), others[place].sum()) for place in places]
+        cells += [(where, count) for where, count in found if 0 < count < UNIT]
+    return cells
+
+
+def values_left(counts, n_rows, rng, most, followed=False):
+    """How many values of some small counts of the others fit."""
+    matrix, low, high, same = constraints(counts, n_rows, followed)
+    cells = small_counts(counts, followed)
     chosen = [cells[k] for k in rng.permutation(len(cells))[:most]]
     left = []
     for places, count in chosen:
@@ -134,6 +162,16 @@ def test_a_site_is_left_three_values_of_small_counts():
     assert len(left) > 250
     assert np.mean(np.array(left) < 3) <= 0.02
     assert np.median(left) >= UNIT - 1
+
+
+def test_two_groups_of_a_known_number_leave_three_values():
+    """All of them are followed to the last edge, as an attacker knows."""
+    rng, left = np.random.default_rng(121), []
+    for _ in range(300):
+        left += values_left(*study(rng, followed=True), rng, most=1, followed=True)
+    assert len(left) > 200
+    assert np.mean(np.array(left) < 3) <= 0.02
+    assert np.median(left) >= UNIT - 2
 
 
 def incomplete(rng):
@@ -284,8 +322,8 @@ def test_invented_rows_move_floors_and_show_nothing_else():
     )
     assert any(isinstance(one, RoundedTotals) for one in asked)
     for before, after in zip(plain.counts, lied.counts, strict=True):
-        for one, other in ((before.events, after.events), (before.ends, after.ends)):
-            assert set((other - one).tolist()) <= {0, 1}
+        for one, other in ((before.events, after.events), (before.gone, after.gone)):
+            assert set((other.least - one.least).tolist()) <= {0, UNIT}
 
 
 def test_invented_rows_move_a_description_by_a_unit():

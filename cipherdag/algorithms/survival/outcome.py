@@ -28,6 +28,7 @@ from cipherdag.statistics.survival import (
     LogRank,
     LogRankParts,
     RoundedCounts,
+    UpToEdges,
     curve_of,
     log_rank,
     log_rank_parts,
@@ -106,6 +107,7 @@ class SurvivalOutcome:
 
     Attributes:
         members: Positions of time, event and groups; of one group -1.
+        edges: Upper edge of every bin, shape (B,).
         counts: Of every group.
         sites: How many sites contribute to a group, shape (G,).
         within: The log-rank sums within the sites, summed over them.
@@ -118,6 +120,7 @@ class SurvivalOutcome:
     """
 
     members: tuple[int, int, int]
+    edges: FloatVector
     counts: tuple[RoundedCounts, ...]
     sites: IndexArray
     within: LogRankParts
@@ -127,11 +130,6 @@ class SurvivalOutcome:
     unit: int = 1
     all_rows: int = 0
     fitted: Fitted | None = None
-
-    @property
-    def edges(self) -> FloatVector:
-        """Upper edge of every bin, shape (B,)."""
-        return self.counts[0].edges
 
     @property
     def disclosed(self) -> BoolVector:
@@ -165,13 +163,13 @@ def counted_of(question: SurvivalCounts, sums: FloatVector, n_sites: int) -> Sur
     left = exposed - ended
     holds = (left >= 0).all() and (left[:, :-1] >= exposed[:, 1:]).all()
     require_possible(question.label, "more rows at risk than are left", holds=holds)
-    ends = np.cumsum(left[:, :-1] - exposed[:, 1:], axis=1)
     edges, up_to = question.edge_array()[:-1], np.cumsum(ended, axis=1)[:, :-1]
     return SurvivalOutcome(
         members=(question.time, question.event, question.by),
+        edges=edges,
         counts=tuple(
-            RoundedCounts(up_to[group], ends[group], int(exposed[group, 0]), 1, edges)
-            for group in range(question.n_groups)
+            RoundedCounts.of_units(events, at_risk[0] - at_risk[1:], int(at_risk[0]), 1, edges)
+            for events, at_risk in zip(up_to, exposed, strict=True)
         ),
         sites=sites[:-1].astype(np.int64),
         within=LogRankParts(observed, expected, _square(upper, question.n_groups)),
@@ -208,24 +206,47 @@ def rounded_counts(
     _check_times(impossible)
     asked = SurvivalCounts(**rows, edges=edges.astype("<f8").tobytes())
     floors = yield from rounded_totals(asked, unit, all_rows + n_sites * (unit - 1))
-    groups = test.n_groups
-    up_to = floors[:-groups].reshape(2, groups, -1)
-    holds = (np.diff(up_to, axis=2) >= 0).all()
-    holds &= (up_to[:, :, -1].sum(axis=0) <= floors[-groups:]).all()
-    require_possible(asked.label, "more rows end than there are", holds=holds)
+    counts = counts_in_units(asked, floors, unit)
     return SurvivalOutcome(
         members=(test.time, test.event, test.by),
-        counts=tuple(
-            RoundedCounts(ends[0], ends[1], int(rows), unit, edges)
-            for ends, rows in zip(up_to.swapaxes(0, 1), floors[-groups:], strict=True)
-        ),
-        sites=np.where(floors[-groups:] > 0, n_sites, 0),
+        edges=edges,
+        counts=counts,
+        sites=np.array([n_sites * (each.least_rows >= unit) for each in counts]),
         within=LogRankParts(excess, np.zeros(len(excess)), _square(upper, len(excess))),
         comparing=int(sites[-1]),
         compared=test.compared,
         n_sites=n_sites,
         unit=unit,
     )
+
+
+def counts_in_units(
+    asked: SurvivalCounts, floors: IndexArray, unit: int
+) -> tuple[RoundedCounts, ...]:
+    """What whole units tell of each group; of the first of two, what both have beyond the second.
+
+    Raises:
+        AggregateRangeError: They contradict each other.
+    """
+    edges, groups = asked.edge_array(), asked.n_groups
+    events, gone = floors[:-groups].reshape(2, groups, -1)
+    rows = floors[-groups:]
+    nested = np.stack([events, gone, np.repeat(rows[:, None], len(edges), axis=1)])
+    holds = np.diff(nested, axis=0).min() >= 0 and np.diff(nested, axis=2).min(initial=0) >= 0
+    if asked.by_difference:
+        holds = holds and (nested[1:, 1] <= nested[1:, 0]).all()
+    require_possible(asked.label, "more rows end than there are", holds=bool(holds))
+    counts = [
+        RoundedCounts.of_units(*each, unit, edges)
+        for each in zip(events, gone, rows.tolist(), strict=True)
+    ]
+    if asked.by_difference:
+        both, second = counts
+        ended = UpToEdges.of_units(events[0], unit, edges)
+        least, most = both.least_rows - second.most_rows, both.most_rows - second.least_rows
+        left = both.gone.without(second.gone)
+        counts[0] = RoundedCounts.within(ended, left, (max(least, 0), most), unit)
+    return tuple(counts)
 
 
 def _check_times(impossible: FloatVector) -> None:
@@ -255,12 +276,11 @@ def group_curve(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupC
     if not sites:
         return GroupCurve(sites=sites)
     events, at_risk, _ = (np.rint(each).astype(int).tolist() for each in counts.bins())
-    least, most = counts.between(counts.events, counts.ends)
     curve = curve_of(counts, halved=halved)
     return GroupCurve(
         sites=sites,
         rows=(counts.least_rows, counts.most_rows),
-        ended=(int(least[-1]), int(most[-1])),
+        ended=(int(counts.events.least[-1]), int(counts.events.most[-1])),
         events=tuple(events),
         at_risk=tuple(at_risk),
         survival=_or_none(curve.survival),

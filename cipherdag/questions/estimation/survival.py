@@ -153,11 +153,13 @@ class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-
         return f"times until an event in {self.n_bins} bins"
 
     @property
-    def n_counts(self) -> int:
-        """How many counts are rounded.
+    def by_difference(self) -> bool:
+        """Whether ends and rows of the first group, of two, are counted with the second's."""
+        return self.n_groups == FEWEST_GROUPS
 
-        Of all groups the events up to each edge, then the other ends up to each, then the rows.
-        """
+    @property
+    def n_counts(self) -> int:
+        """How many counts are rounded: by group events up to each edge, all ends likewise, rows."""
         return self.n_groups * (2 * self.n_bins + 1)
 
     @property

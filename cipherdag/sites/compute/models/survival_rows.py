@@ -134,30 +134,39 @@ def _smallest_count(model: HazardSteps, column: ColumnLookup, rows: SurvivalRows
 
 
 def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
-    """Of every group the events and the other ends up to each edge, and the rows.
+    """Of every group the events, and the rows that end, up to each edge, and the rows.
 
     Returns:
         Shape (n_counts,), as the question lays them out; zeros where a time lies below 0.
     """
-    rows, groups = SurvivalRows.of(question, column), question.n_groups
+    rows = SurvivalRows.of(question, column)
     if rows.impossible:
         return np.zeros(question.n_counts, dtype=np.int64)
+    events, gone = _up_to_edges(question, column, rows)
+    if question.by_difference:
+        gone[0] += gone[1]
+    return np.concatenate([events[:, :-1].ravel(), gone[:, :-1].ravel(), gone[:, -1]])
+
+
+def _up_to_edges(
+    question: SurvivalCounts, column: ColumnLookup, rows: SurvivalRows
+) -> tuple[IndexArray, IndexArray]:
+    """Events and rows that end up to each edge, and in all, by group, shape (groups, bins + 1)."""
     bins = np.searchsorted(question.edge_array(), rows.time, side="left")
-    counts = np.zeros((2, groups, question.n_bins + 1), dtype=np.int64)
-    np.add.at(counts, ((~rows.ended).astype(int), _groups_of(question, column, rows), bins), 1)
-    up_to = np.cumsum(counts, axis=2)
-    return np.concatenate([up_to[:, :, :-1].ravel(), up_to[:, :, -1].sum(axis=0)])
+    counts = np.zeros((2, question.n_groups, question.n_bins + 1), dtype=np.int64)
+    np.add.at(counts, (rows.ended.astype(int), _groups_of(question, column, rows), bins), 1)
+    others, events = np.cumsum(counts, axis=2)
+    return events, events + others
 
 
 def survival_counts(question: SurvivalCounts, column: ColumnLookup) -> FloatVector:
     """The answer to `SurvivalCounts`, of a site that restricts no small counts."""
-    rows, groups, bins = SurvivalRows.of(question, column), question.n_groups, question.n_bins
+    rows = SurvivalRows.of(question, column)
     test, able, tested = _test_of(question, column, rows, 0)
     able[list(question.compared)] &= tested
-    counts = counts_up_to(question, column).astype(np.float64)
-    up_to = counts[: 2 * groups * bins].reshape(2, groups, bins)
-    before = np.pad(up_to.sum(axis=0)[:, :-1], ((0, 0), (1, 0)))
-    cells = np.diff(up_to[0], prepend=0.0), counts[-groups:, None] - before
+    events, gone = _up_to_edges(question, column, rows)
+    before = np.pad(gone[:, :-2], ((0, 0), (1, 0)))
+    cells = np.diff(events[:, :-1], prepend=0), gone[:, -1:] - before
     parts = [(cell * able[:, None]).ravel() for cell in cells]
     parts += [np.array([rows.impossible]), *_parts(test), able, np.array([tested])]
     return np.concatenate(parts, dtype=np.float64)
