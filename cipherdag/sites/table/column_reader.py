@@ -30,7 +30,9 @@ _SEPARATOR = ";"
 _TRUTH_VALUES = {"True": "1", "False": "0"}
 _MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "nd", "n.d.", "unknown", "missing")
-) | frozenset(("unbekannt", "?", ".", "-", "--", "*"))
+) | frozenset(
+    ("unk", "unbekannt", "k.a.", "inconnu", "inconnue", "desconocido", "?", ".", "-", "--", "*")
+)
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
 _LOOKS_OF_NUMBERS = 5  # the first hints below
 _DAY_FIRST = f'for dates such as 31.05.2024 also date_format = "%d.%m.%Y" {DECLARED}'
