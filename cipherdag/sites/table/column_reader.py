@@ -97,9 +97,10 @@ class _CategoryCodes(dict[str, int]):
 class ColumnReader:
     """Turns one column's cells into codes or values, and remembers the first bad cell."""
 
-    def __init__(self, column: Column, position: int) -> None:
+    def __init__(self, column: Column, position: int, *, factor: float = 1.0) -> None:
         self.column = column
         self.position = position
+        self._factor = factor
         self._codes = _CategoryCodes(column)
         self._missing = frozenset(column.missing)
         markers = [parse_number(marker) for marker in column.missing]
@@ -199,6 +200,8 @@ class ColumnReader:
         if bad >= 0 and self._fault is None:
             self._fault = (first + bad, self._text(cells, bad))
         values[np.isin(values, self._markers)] = np.nan
+        if self._factor != 1.0 and self._date_rule is None:
+            values *= self._factor
         self._note_implausible(values, first)
         return values
 
