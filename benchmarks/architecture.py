@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15211,
     "audit": 1437,
-    "cli": 4551,
+    "cli": 4555,
     "deployment": 1853,
     "federation": 1799,
     "findings": 4238,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5728,
     "questions": 5843,
     "results": 1466,
-    "sites": 24444,
+    "sites": 24726,
     "statistics": 1804,
     "the root": 983,
 }

@@ -60,7 +60,7 @@ class Trial:
             min_cell_size=0,
         )
         settings: dict[str, Any] = {
-            "schema": self.schema or infer_schema(list(self.data.values())),
+            "schema": self.schema or infer_schema(list(self.data.values()), min_cell_size=0),
             "labels": self.labels,
             "interventions": self.interventions,
             "policy": policy,

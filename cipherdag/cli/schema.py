@@ -32,16 +32,20 @@ def schema() -> None:
 )
 @OUT
 @OVERWRITE
+@click.option("--min-cell-size", type=click.IntRange(min=0), default=5, show_default=True)
 @as_json_option
-def schema_infer(files: list[Path], out: Path | None, *, as_json: bool) -> None:
+def schema_infer(files: list[Path], out: Path | None, min_cell_size: int, *, as_json: bool) -> None:
     """Write a commented schema.toml for you to read and edit: one for all FILES together.
 
     FILES are one source per site, or a folder of them. Behind LOOK: stands what a person should
-    look at, such as a column that some files lack.
+    look at, such as a column that some files lack. The draft may leave: it holds no date,
+    identifier or free text, and no category of less than --min-cell-size rows; 0 withholds nothing.
     """
     from cipherdag.sites.drafts.inference import infer_schema
+    from cipherdag.sites.drafts.withholding import content
 
-    write(infer_schema(files), out, as_json=as_json)
+    draft = infer_schema(files, min_cell_size=min_cell_size)
+    write(draft, out, content(draft.columns, min_cell_size), as_json=as_json)
 
 
 @schema.command("preview")

@@ -38,7 +38,7 @@ def test_what_may_be_a_new_file_or_folder_comes_with_force(words):
         "graph compare RESULT RESULT --html FILE",
         "report RESULT --out FILE",
         "audit export RESULT --format csv --out FILE",
-        "schema infer RESULT/edges.csv --out FILE",
+        "schema infer RESULT/edges.csv --min-cell-size 0 --out FILE",
     ],
 )
 def test_a_file_that_exists_is_refused_until_force_says_so(call, saved_asia, tmp_path, words):

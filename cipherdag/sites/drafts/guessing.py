@@ -110,8 +110,7 @@ def _guess_declared(
     note = f"{note}{declared.name} in its source."
     if declared.kind == "number":
         if len(values) <= FEW_VALUES and all(map(is_integer_text, values)):
-            codes = ", ".join(f'"{value}"' for value in sorted(values, key=int))
-            note += f' If it holds codes, set kind = "discrete" and categories = [{codes}].'
+            note += ' If it holds codes, set kind = "discrete", and every code in `categories`.'
         elif len(values) == rows and all(map(is_integer_text, values)):
             note += _IDENTIFIER
         return Column(name, "continuous", comment=note)

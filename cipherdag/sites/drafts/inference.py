@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from cipherdag.errors import (
     DataError,
@@ -16,11 +17,11 @@ from cipherdag.errors import (
     SchemaError,
     UnreadableDataError,
 )
+from cipherdag.sites.drafts.counting import Counted, count_table, refuse_hidden
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
     as_written,
     guessed,
-    is_free_text,
     many_numbers,
     missing_words,
     refuse_infinite,
@@ -38,15 +39,21 @@ from cipherdag.sites.drafts.tally import (
     without_constant,
     without_lacked,
 )
-from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
+from cipherdag.sites.drafts.withholding import (
+    FEWEST_ROWS,
+    refuse_values_as_names,
+    shareable,
+)
+from cipherdag.sites.table.cells import ColumnType
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import DescribedFile, FileDescription
-from cipherdag.sites.table.names import hidden_character, is_plain_number, normalise_value
-from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
+from cipherdag.sites.table.names import is_plain_number
+from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import UNMEASURED, SiteTable, load_table
 
-_FEWEST_ROWS_TO_SHOW = 5
+Values: TypeAlias = Numbers | Counter[str]
+"""How many rows hold each value of a column, of numbers alone or not."""
 _WRITTEN = "At a real site copy its table as [source] into site.toml."
 
 
@@ -55,21 +62,25 @@ class Draft:
     """Columns guessed from the values of all tables together, and what is to know of these.
 
     ``constant`` ones hold one value or none. A run over these very tables does not stop at one that
-    is ``runnable``. ``few`` are the numbers, ascending, of continuous columns with at most 12
-    different ones; ``lacked`` the tables, from 1, that lack a column; ``written`` how files are
-    written that nobody described, by name.
+    is ``runnable``; the ``shared`` hold no value of few rows. ``few`` are the numbers, ascending,
+    of continuous columns with at most 12 different ones; ``lacked`` the tables, from 1, that lack a
+    column; ``written`` how files are written that nobody described, by name.
     """
 
     columns: tuple[Column, ...]
     constant: frozenset[str]
     runnable: tuple[Column, ...] = field(compare=False)
+    shared: tuple[Column, ...] = field(compare=False)
     few: Mapping[str, tuple[str, ...]] = field(compare=False, default_factory=dict)
     lacked: Mapping[str, tuple[int, ...]] = field(compare=False, default_factory=dict)
     written: Mapping[str, FileDescription] = field(compare=False, default_factory=dict)
 
 
 def infer_columns(
-    sources: Sequence[TableSource] | Mapping[str, TableSource], *, overlapping: bool = False
+    sources: Sequence[TableSource] | Mapping[str, TableSource],
+    *,
+    overlapping: bool = False,
+    fewest: int = 0,
 ) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
@@ -98,46 +109,67 @@ def infer_columns(
 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
 
-    Tables may have different columns where they are ``overlapping``.
+    Tables may have different columns where they are ``overlapping``. The ``shared`` columns have no
+    category that less than the ``fewest`` rows hold; see `withholding`.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
         SchemaError: If tables put the categories of an ordered column in different orders or have
             values besides them.
     """
-    tallies: dict[str, ColumnTally] = {}
-    declared: dict[str, ColumnType] = {}
-    hidden: dict[str, UnreadableDataError] = {}
-    held: dict[str, list[Held]] = {}
-    rows = 0
     by_site = [*sources.items()] if isinstance(sources, Mapping) else [("", s) for s in sources]
-    written: dict[str, FileDescription] = {}
+    data = _Gathered()
     for number, (site, given) in enumerate(by_site, start=1):
         with _of_site(site):
-            source, counted = as_written(given, _counted, lambda each: each.tallies.values())
-            if tallies and not overlapping:
-                _check_same_columns(counted, tuple(tallies), first=by_site[0][0])
+            source, counted = as_written(given, count_table, lambda each: each.tallies.values())
+            if fewest:
+                refuse_values_as_names(counted.tallies, counted.file)
+            if data.tallies and not overlapping:
+                _check_same_columns(counted, tuple(data.tallies), first=by_site[0][0])
         by_site[number - 1] = site, source
         if isinstance(source, DescribedFile) and given is not source:
-            _note_written(source, written)
-        for name, tally in counted.tallies.items():
-            tallies.setdefault(name, ColumnTally()).join(tally)
-            held.setdefault(name, []).append(held_by(tally, number))
-        rows += counted.rows
-        for name, error in counted.hidden.items():
-            error.site = error.site or site or None
-            hidden.setdefault(name, error)
-        for name, kind in counted.types.items():
-            declared[name] = _agreed(name, declared.get(name, kind), kind)
-    _refuse_hidden(hidden, tallies, rows)
-    columns, constant = _columns(tallies, declared, rows, by_site)
-    runnable = (without_constant(column, held[column.name]) for column in columns)
-    few = {column.name: _few_numbers(column, tallies[column.name]) for column in columns}
-    few = {name: numbers for name, numbers in few.items() if numbers}
+            _note_written(source, data.written)
+        data.add(counted, number, site)
+    refuse_hidden(data.hidden, data.tallies, data.rows)
+    guesses, held = _guesses(data, by_site), data.held
+    columns = [_with_looks(column, values, 0) for column, values in guesses]
+    constant = {column.name for column, values in guesses if _is_constant(column, values)}
+    few = {column.name: _few_numbers(column, data.tallies[column.name]) for column in columns}
     every = frozenset(range(1, len(by_site) + 1))
     lacking = {name: every - {each.number for each in tables} for name, tables in held.items()}
-    lacked = {name: tuple(sorted(numbers)) for name, numbers in lacking.items() if numbers}
-    return Draft(tuple(columns), frozenset(constant), tuple(runnable), few, lacked, written)
+    return Draft(
+        tuple(columns),
+        frozenset(constant),
+        tuple(without_constant(column, held[column.name]) for column in columns),
+        tuple(without_constant(_shareable(*each, fewest), held[each[0].name]) for each in guesses),
+        {name: numbers for name, numbers in few.items() if numbers},
+        {name: tuple(sorted(numbers)) for name, numbers in lacking.items() if numbers},
+        data.written,
+    )
+
+
+@dataclass(slots=True, repr=False)
+class _Gathered:
+    """The values of all tables together, by column, and what is to know of these."""
+
+    tallies: dict[str, ColumnTally] = field(default_factory=dict)
+    declared: dict[str, ColumnType] = field(default_factory=dict)
+    hidden: dict[str, UnreadableDataError] = field(default_factory=dict)
+    held: dict[str, list[Held]] = field(default_factory=dict)
+    written: dict[str, FileDescription] = field(default_factory=dict)
+    rows: int = 0
+
+    def add(self, counted: Counted, number: int, site: str) -> None:
+        """Join the values of a table, the ``number``-th."""
+        for name, tally in counted.tallies.items():
+            self.tallies.setdefault(name, ColumnTally()).join(tally)
+            self.held.setdefault(name, []).append(held_by(tally, number))
+        self.rows += counted.rows
+        for name, error in counted.hidden.items():
+            error.site = error.site or site or None
+            self.hidden.setdefault(name, error)
+        for name, kind in counted.types.items():
+            self.declared[name] = _agreed(name, self.declared.get(name, kind), kind)
 
 
 def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
@@ -150,54 +182,75 @@ def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
     return tuple(sorted(numbers, key=float)) if few else ()
 
 
-def _columns(
-    tallies: Mapping[str, ColumnTally],
-    declared: Mapping[str, ColumnType],
-    rows: int,
-    by_site: Sequence[tuple[str, TableSource]],
-) -> tuple[list[Column], set[str]]:
-    """Draft every column from its counted values, and name those of one value only."""
-    columns, values_of, constant = [], {}, set()
-    for name, tally in tallies.items():
+def _guesses(
+    data: _Gathered, by_site: Sequence[tuple[str, TableSource]]
+) -> list[tuple[Column, Values]]:
+    """Every column as its counted values stand for it, with these."""
+    declared = data.declared
+    guesses: list[tuple[Column, Values]] = []
+    for name, tally in data.tallies.items():
         numbers = None if name in declared else tally.numbers(FEW_VALUES + 1)
         if numbers is not None:
-            columns.append(_drafted_numbers(name, numbers, rows))
+            guesses.append((_drafted_numbers(name, numbers, data.rows), numbers))
             continue
-        values = values_of[name] = tally.values()
+        values = tally.values()
         refuse_infinite(name, values, tuple(missing_words(values)), by_site)
-        columns.append(guessed(name, values, rows, declared.get(name)))
-    words = frozenset(word for column in columns for word in column.missing)
-    for position, column in enumerate(columns):
-        if (counted := values_of.get(column.name)) is None:
-            continue
-        marked = with_missing(column, words)
-        if len(counted.keys() - {"", *marked.missing}) <= 1:
-            constant.add(column.name)
-        seen = "".join(f" LOOK: {remark}" for remark in _looked_at(marked, counted))
-        columns[position] = replace(marked, comment=f"{marked.comment}{seen}".strip())
-    return columns, constant
+        guesses.append((guessed(name, values, data.rows, declared.get(name)), values))
+    words = frozenset(word for column, _ in guesses for word in column.missing)
+    return [
+        (column if isinstance(values, Numbers) else with_missing(column, words), values)
+        for column, values in guesses
+    ]
 
 
-def infer_schema(sources: TableSource | Sequence[TableSource]) -> Schema:
+def _is_constant(column: Column, values: Values) -> bool:
+    return not isinstance(values, Numbers) and len(values.keys() - {"", *column.missing}) <= 1
+
+
+def _shareable(column: Column, values: Values, fewest: int) -> Column:
+    """The column for a draft that leaves, with what looks like a mistake in it."""
+    if fewest and not isinstance(values, Numbers):
+        column = shareable(column, values, fewest)
+    return _with_looks(column, values, fewest)
+
+
+def infer_schema(
+    sources: TableSource | Sequence[TableSource], *, min_cell_size: int = FEWEST_ROWS
+) -> Schema:
     """A first schema for one table, or a list of them, for the user to look through and edit.
 
-    `infer_columns` has the rules of columns. Relations are declared that hold in every row of all
+    `infer_columns` has the rules of columns. It holds no category of less than ``min_cell_size``
+    rows, no date, identifier or free text, and takes a category such as "unknown" for missing; 0
+    does not, for a draft that stays. Relations are declared that hold in every row of all
     tables, and a comment says behind "LOOK:" what is odd about the rows of some. Where the tables
     cannot be read by the draft before a person has looked at it, it says so instead.
 
     Raises:
-        DataError: See `infer_columns`.
+        DataError: See `infer_columns`; or the first row holds values in place of names.
         SchemaError: If there is no table, or no column carries information.
     """
     if isinstance(sources, str) or not isinstance(sources, Sequence):
         sources = [sources]
-    draft = infer_columns(sources, overlapping=True)
+    draft = infer_columns(sources, overlapping=True, fewest=min_cell_size)
     called = [_called(source, number) for number, source in enumerate(sources, start=1)]
-    columns = (without_lacked(column, draft.lacked, called) for column in draft.runnable)
-    schema = Schema(tuple(columns), sources=draft.written)
+    runnable, shared = (
+        tuple(without_lacked(column, draft.lacked, called) for column in columns)
+        for columns in (draft.runnable, draft.shared)
+    )
+    takes_part, left = (
+        {column.kind for column in each} - {"ignore"} for each in (runnable, shared)
+    )
+    if takes_part and not left:
+        raise SchemaError(
+            f"no column has numbers, or a category that {min_cell_size} rows hold",
+            remedy="Draft from more rows. Or give --min-cell-size 0, in Python min_cell_size=0, "
+            "for a draft that stays with you.",
+        )
+    schema = Schema(shared, sources=draft.written)
     looks = [f"LOOK: is each file written as [sources] says? {_WRITTEN}"] if draft.written else []
     try:
-        tables = [load_table(source, schema) for source in sources]
+        whole = Schema(runnable, sources=draft.written)
+        tables = [load_table(source, whole) for source in sources]
     except DataError as error:
         comment = (
             "LOOK: rows, and columns that follow from others, were not looked at, since the data "
@@ -244,22 +297,21 @@ def _of_site(site: str) -> Iterator[None]:
         raise
 
 
-def _looked_at(column: Column, values: Counter[str]) -> Iterator[str]:
-    """What looks like a mistake in a column, from how often each value occurs in it."""
-    yield from map(str, column_suspicions(column, values))
-    held = [values[category] for category in column.categories if values[category]]
-    if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
-        yield "Few rows hold some category: see that it names nobody before this leaves."
+def _with_looks(column: Column, values: Values, fewest: int) -> Column:
+    """The column that says what looks like a mistake, from how often each value occurs in it."""
+    if isinstance(values, Numbers):
+        seen = suspicious_numbers(values.distinct, values.counts, fewest)
+    else:
+        seen = column_suspicions(column, values, fewest)
+    looks = "".join(f" LOOK: {each}" for each in seen)
+    return replace(column, comment=f"{column.comment}{looks}".strip())
 
 
 def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> Column:
     """The drafted column of many different numbers without any text."""
     note = "Some values are missing. " if numbers.gaps else ""
     unique = len(numbers.distinct) == rows
-    column = many_numbers(name, (), note, whole=numbers.whole, unique=unique)
-    seen = suspicious_numbers(numbers.distinct, numbers.counts)
-    looks = "".join(f" LOOK: {each}" for each in seen)
-    return replace(column, comment=f"{column.comment}{looks}".strip())
+    return many_numbers(name, (), note, whole=numbers.whole, unique=unique)
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
@@ -273,39 +325,6 @@ def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
     return second if second.ordered else first
 
 
-@dataclass(slots=True, repr=False)
-class _Counted:
-    """A table's values by column, what a database declares of these, and hidden characters.
-
-    The first cell with one makes an error, raised only where the cell would be a category.
-    """
-
-    file: str
-    tallies: dict[str, ColumnTally]
-    types: dict[str, ColumnType]
-    hidden: dict[str, UnreadableDataError] = field(default_factory=dict)
-    rows: int = 0
-
-
-def _counted(source: TableSource) -> _Counted:
-    """Count a table's values by column."""
-    with open_table(source) as table:
-        kinds = zip(table.names, table.types, strict=bool(table.types))
-        counted = _Counted(
-            table.file,
-            {name: ColumnTally() for name in table.names},
-            {name: kind for name, kind in kinds if kind is not None},
-        )
-        for chunk in table.chunks:
-            for name, cells in zip(table.names, chunk, strict=True):
-                counted.tallies[name].add(cells)
-                if isinstance(cells, TextCells):
-                    _note_hidden(table, name, cells, counted.rows, counted.hidden)
-            counted.rows += len(chunk[0])
-    check_row_count(counted.rows, file=counted.file, site=None)
-    return counted
-
-
 def _note_written(file: DescribedFile, written: dict[str, FileDescription]) -> None:
     """Remember how a file is written, by its name."""
     name = file.path.name
@@ -317,38 +336,7 @@ def _note_written(file: DescribedFile, written: dict[str, FileDescription]) -> N
         )
 
 
-def _note_hidden(
-    table: RawTable, name: str, cells: TextCells, first: int, hidden: dict[str, UnreadableDataError]
-) -> None:
-    """Remember the first cell with an invisible character, and where it is."""
-    if name in hidden or "".join(cells.texts).isprintable():
-        return
-    for position, text in enumerate(cells.texts):
-        mark = None if text.isprintable() else hidden_character(normalise_value(text))
-        if mark is None:
-            continue
-        row = position if cells.index is None else int((cells.index == position).argmax())
-        location = table.location_of(first + row)
-        hidden[name] = UnreadableDataError(
-            f"the cell in {location} has the invisible character {mark}",
-            file=table.file,
-            column=name,
-            location=location,
-            remedy="Find and remove it in the file, or correct the export.",
-        )
-        return
-
-
-def _refuse_hidden(
-    hidden: Mapping[str, UnreadableDataError], tallies: Mapping[str, ColumnTally], rows: int
-) -> None:
-    for name, error in hidden.items():
-        values = tallies[name].values()
-        if any(map(hidden_character, values)) and not is_free_text(values, rows):
-            raise error
-
-
-def _check_same_columns(counted: _Counted, names: tuple[str, ...], *, first: str) -> None:
+def _check_same_columns(counted: Counted, names: tuple[str, ...], *, first: str) -> None:
     one = f"site '{first}'" if first else "another of the files"
     held = tuple(counted.tallies)
     for error, verb, there, here in (

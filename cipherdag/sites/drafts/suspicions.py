@@ -25,6 +25,7 @@ _SENTINELS = frozenset(
     (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))
 ) - {7.0, 8.0}
 _POSITIVE = _SENTINELS - {1.0}
+_NEVER = -99.0  # up to here marks are no values
 _FEWEST_CODES = 30  # rows
 _FAR = 12.0  # robust standard deviations
 _NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
@@ -51,17 +52,22 @@ class Suspicion:
         return f"{self.detail} {self.remedy}"
 
 
-def column_suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
-    """Suspicions of a drafted column, from how often each value occurs in it."""
+def column_suspicions(column: Column, values: Counter[str], fewest: int = 0) -> list[Suspicion]:
+    """Suspicions of a drafted column, from how often each value occurs in it.
+
+    They name no value that less than the ``fewest`` rows hold, but for usual marks of missing ones.
+    """
     texts = [value for value in values if value and value not in column.missing]
     if column.kind == "ignore":
         return suspicious_dates(texts) if len(texts) > 1 else []
+    if column.kind == "discrete":
+        texts = [text for text in texts if text in column.categories]
     plain = dict.fromkeys(text for text in texts if is_plain_number(text))
     numbers = {float(text): values[text] for text in plain}
     distinct = np.array(sorted(numbers))
     counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
     odd = [text for text in texts if text not in plain]
-    suspicions = suspicious_numbers(distinct, counts)
+    suspicions = suspicious_numbers(distinct, counts, fewest)
     if column.kind == "continuous" and odd:
         suspicions.append(_odd_cells(odd))
     if column.kind == "discrete":
@@ -98,19 +104,26 @@ def _odd_cells(odd: Sequence[str]) -> Suspicion:
     )
 
 
-def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
-    """Suspicions of different numbers, ascending, shape (m,): marks, outliers, and codes."""
+def suspicious_numbers(
+    distinct: NDArray[np.float64], counts: NDArray[np.int64], fewest: int = 0
+) -> list[Suspicion]:
+    """Suspicions of different numbers, ascending, shape (m,): marks, outliers, and codes.
+
+    A mark that may be a value, such as 99, is named where the ``fewest`` rows or more hold it.
+    """
     if len(distinct) < 3:
         return []
     marks = _sentinels(distinct, counts)
     is_measured = ~np.isin(distinct, marks)
     suspicions = []
     if len(marks):
-        listed = ", ".join(f"{mark:g}" for mark in marks)
+        rare = (np.isin(distinct, marks) & (counts < fewest) & (distinct > _NEVER)).any()
+        listed = "..." if rare else ", ".join(f"{mark:g}" for mark in marks)
+        named = "A number that few rows hold" if rare else listed
         suspicions.append(
             Suspicion(
                 "a number that often marks a missing value",
-                f"{listed} lies apart from all other numbers and often marks a missing value.",
+                f"{named} lies apart from all other numbers and often marks a missing value.",
                 f"If so, write missing = [{listed}].",
             )
         )
@@ -149,14 +162,7 @@ def _of_one_number(group: Sequence[str]) -> list[list[str]]:
 
 def _words(categories: Sequence[str]) -> Iterator[Suspicion]:
     """Categories such as "NA", which may be a missing value, and may be Namibia."""
-    signs = any("+" in category for category in categories)  # where "-" is one, too
-    marks = [
-        category
-        for category in categories
-        if stands_for_missing(category)
-        and category.casefold() not in _TRUE_WORDS
-        and not (signs and set(category) == {"-"})
-    ]
+    marks = missing_marks(categories)
     if not marks:
         return
     texts = ", ".join(f'"{mark}"' for mark in marks)
@@ -165,6 +171,18 @@ def _words(categories: Sequence[str]) -> Iterator[Suspicion]:
         f"{' or '.join(map(repr, marks))} is a category here and often marks a missing value.",
         f"If so, take it out of `categories` and write missing = [{texts}].",
     )
+
+
+def missing_marks(categories: Sequence[str]) -> list[str]:
+    """Those of the categories that often mark a missing value."""
+    signs = any("+" in category for category in categories)  # where "-" is one, too
+    return [
+        category
+        for category in categories
+        if stands_for_missing(category)
+        and category.casefold() not in _TRUE_WORDS
+        and not (signs and set(category) == {"-"})
+    ]
 
 
 def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -83,6 +83,7 @@ class RawTable:
         types: What a database or DataFrame declares of every column, None where it does not say;
             empty for a source that declares nothing.
         file: What errors call the table, once it is opened.
+        factors: What numbers of some columns are multiplied by, by name.
         location_of: Names a row as its user sees it, from its position among the rows read.
     """
 
@@ -90,6 +91,7 @@ class RawTable:
     chunks: Iterator[Sequence[Cells]] = field(repr=False)
     types: tuple[ColumnType | None, ...] = ()
     file: str = ""
+    factors: Mapping[str, float] = field(default_factory=dict)
     location_of: Callable[[int], str] = field(default=below_header, repr=False)
 
     def count_rows(self) -> int:

@@ -30,7 +30,9 @@ _SEPARATOR = ";"
 _TRUTH_VALUES = {"True": "1", "False": "0"}
 _MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "nd", "n.d.", "unknown", "missing")
-) | frozenset(("unbekannt", "?", ".", "-", "--", "*"))
+) | frozenset(
+    ("unk", "unbekannt", "k.a.", "inconnu", "inconnue", "desconocido", "?", ".", "-", "--", "*")
+)
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
 _LOOKS_OF_NUMBERS = 5  # the first hints below
 _DAY_FIRST = f'for dates such as 31.05.2024 also date_format = "%d.%m.%Y" {DECLARED}'
@@ -95,9 +97,10 @@ class _CategoryCodes(dict[str, int]):
 class ColumnReader:
     """Turns one column's cells into codes or values, and remembers the first bad cell."""
 
-    def __init__(self, column: Column, position: int) -> None:
+    def __init__(self, column: Column, position: int, *, factor: float = 1.0) -> None:
         self.column = column
         self.position = position
+        self._factor = factor
         self._codes = _CategoryCodes(column)
         self._missing = frozenset(column.missing)
         markers = [parse_number(marker) for marker in column.missing]
@@ -197,6 +200,8 @@ class ColumnReader:
         if bad >= 0 and self._fault is None:
             self._fault = (first + bad, self._text(cells, bad))
         values[np.isin(values, self._markers)] = np.nan
+        if self._factor != 1.0 and self._date_rule is None:
+            values *= self._factor
         self._note_implausible(values, first)
         return values
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -42,10 +43,11 @@ _SPACES = " \u00a0\u202f"
 NO_NUMBER = "\0"
 """Stands for a cell that is no number in its file's notation, though it looks like one."""
 _MAX_BYTES = 64 * 1024
-ANY_SOURCE: Final = ("decimal", "thousands", "date_format", "skip_unnamed", "rename")
+ANY_SOURCE: Final = ("decimal", "thousands", "date_format", "skip_unnamed", "rename", "multiply")
 DECLARED = 'under [source] of site.toml or [sources."FILE"] of schema.toml'
 """Where keys of a description are declared; FILE stands for the file's name."""
 _REMEDY = "Correct [source] of site.toml, or the .toml that describes the file."
+_FACTORS = "the factors of multiply are positive numbers"
 _DECIMALS = (".", ",")
 _THOUSANDS = ("", ".", ",", " ", "'")
 
@@ -159,6 +161,9 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         date_format: Of dates, such as "%d.%m.%Y"; ISO 8601 (2024-05-31) if empty.
         skip_unnamed: Leave out columns without a name: row numbers, or trailing delimiters.
         rename: From a column's name in the file to its name in the schema.
+        multiply: By how much the numbers of a column are multiplied, by its name in the schema:
+            from the unit of the file to that of the study. Dates and marks of missing values are
+            not.
 
     Raises:
         UnreadableDataError: A value is out of its range.
@@ -173,6 +178,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     date_format: str = ""
     skip_unnamed: bool = False
     rename: dict[str, str] = {}
+    multiply: dict[str, float] = {}
 
     def __post_init__(self) -> None:
         fault = self._fault()
@@ -241,6 +247,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             (self.decimal not in _DECIMALS, 'decimal is "." or ","'),
             (self.thousands not in _THOUSANDS, "thousands is a point, comma, space or apostrophe"),
             (self.decimal == self.thousands, "decimal and thousands are the same"),
+            (not all(0.0 < factor < math.inf for factor in self.multiply.values()), _FACTORS),
             (two_digits, "a year of two digits may be of either century"),
         )
         return next((fault for broken, fault in rules if broken), "")

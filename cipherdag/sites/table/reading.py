@@ -232,6 +232,7 @@ def _as_described(table: RawTable, description: FileDescription) -> RawTable:
         table,
         names=description.names(tuple(table.names[position] for position in positions)),
         types=tuple(table.types[position] for position in positions) if table.types else (),
+        factors=description.multiply,
         chunks=([noted(chunk[position]) for position in positions] for chunk in table.chunks),
     )
 

@@ -317,7 +317,9 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
             remedy=rename if close else unread,
         )
     return {
-        variable: ColumnReader(column, positions[column.name])
+        variable: ColumnReader(
+            column, positions[column.name], factor=table.factors.get(column.name, 1.0)
+        )
         for variable, column in enumerate(schema.variables)
         if site not in column.unmeasured_at
     }

@@ -208,8 +208,12 @@ def test_a_draft_takes_numbers_of_another_notation_for_numbers():
 
 
 def test_a_draft_warns_of_categories_of_few_rows():
-    assert "names nobody" in comment(["a"] * 50 + ["b"] * 4)[1]
-    assert "names nobody" not in comment(["a"] * 50 + ["b"] * 5)[1]
+    column, said = comment(["a"] * 50 + ["b"] * 4)
+    assert column.categories == ("a",)
+    assert "names nobody" in said
+    column, said = comment(["a"] * 50 + ["b"] * 5)
+    assert column.categories == ("a", "b")
+    assert "LOOK" not in said
 
 
 def test_a_draft_holds_no_value_of_a_number_and_no_number_of_rows():

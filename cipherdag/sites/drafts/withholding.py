@@ -1,0 +1,178 @@
+"""What of a draft may leave its site: names of columns, and categories that enough rows hold.
+
+A draft is e-mailed. So no date, identifier or free text is among its categories, however many rows
+hold it, and no category that few rows hold.
+
+Leaks:
+    Names and kinds of columns, which categories enough rows hold, and that others exist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from cipherdag.errors import UnreadableDataError
+from cipherdag.pages.numerals import counted, first_of
+from cipherdag.sites.drafts.suspicions import missing_marks
+from cipherdag.sites.drafts.tally import ColumnTally
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.names import is_plain_number, truth_value
+
+FEWEST_ROWS = 5
+_MONTH = (
+    r"(?i:jan(uary|uar|vier)?|feb(ruary|ruar)?|f[eé]v(rier)?|m[aä]r(ch|z|s)?|a[pbv]r(il)?|ma[iy]|"
+    r"june?|juni|juin|july?|juli|juillet|aug(ust)?|ao[uû]t|sept?(ember)?|septembre|o[ck]t(ober)?|"
+    r"octobre|nov(ember|embre)?|de[cz](ember)?|d[eé]cembre|ene(ro)?|mayo|agosto|dic(iembre)?)"
+)
+_DATES = (
+    r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d.*)?|(19|20)\d\d(0[1-9]|1[0-2])[0-3]\d|"
+    rf"(19|20)\d\d[-./](0?[1-9]|1[0-2])|\d{{1,2}}[-./](19|20)\d\d|(\d{{1,2}}[ .,/-]*)?{_MONTH}"
+    r"[ .,/-]+(\d{1,2}[ .,/-]+)?('?\d\d|(19|20)\d\d)|\d{1,2}:\d\d(:\d\d)?.*|\d{4}-W\d\d.*"
+)
+_IDENTIFIERS = (
+    r"((patient|person|subject|case|record|encounter|visit|proband|fall|pat)(en|in|innen)?"
+    r"s? ?)?(id|ids|nr|no|num|number|nummer|identifier|key)|(no|nr|n|number|numero) (de )?"
+    r"(dossier|patient|secu)|mrn|pid|uuid|guid|ssn|svnr|kvnr|nhs|nhs number|(sur|last|first|"
+    r"fore|family|full|vor|nach|familien)? ?name|nom|prenom|nombre|apellidos?|cognome|"
+    r"e ?mail|(tele)?(ph|f)one?|tel|address|adresse|street|strasse|initials|initialen"
+)
+_TEXTS = (
+    r".*(bemerkung|kommentar|notiz|anmerkung|freitext|free text|comment|remark|remarque|"
+    r"observacion|anamnes).*|notes?"
+)
+_RULES = (  # what, columns of such a name, cells of such a form
+    ("dates", r"(date|day) of birth|birth ?date|geburts(datum|tag)|date de naissance|dob", _DATES),
+    (
+        "identifiers",
+        _IDENTIFIERS,
+        (
+            r".*\S@\S.*|.*\d{7}.*|[+0]\d[\d /().-]{6,}|[^\W\d_]{1,4}[ /_-]?\d{5,}.*|"
+            r"(?!\d*000)\d{5,6}|[^\W\d_]\.? ?[^\W\d_]\."
+        ),
+    ),
+    ("free text", _TEXTS, r".{61,}|.*[;\n].*|(\S+ ){8,}.*|.*[^\W\d_]{2}[.!?] [^\W\d_].*"),
+)
+_CODED = re.compile("concept|code|class|type|grade")
+_WITHHELD = "hold some other category"
+
+
+def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
+    """The drafted column without categories that fewer than so many rows hold; it says so.
+
+    Numbers that mostly are so rare count as continuous. One category left may be constant.
+
+    Args:
+        column: As it was guessed.
+        values: How many rows hold each value.
+        fewest: Rows that have to hold a category.
+    """
+    if column.kind != "discrete":
+        return column
+    column = _without_marks(column)
+    sort = _sort(column)
+    if sort:
+        said = f"Ignored: these may be {sort}, and no value of them is written."
+        more = " LOOK: if they are categories that name nobody, set discrete and write them."
+        return replace(column, kind="ignore", categories=(), ordered=False, comment=said + more)
+    often = tuple(each for each in column.categories if values.get(each, 0) >= fewest)
+    if often == column.categories:
+        return column
+    if all(map(is_plain_number, column.categories)) and 2 * len(often) <= len(column.categories):
+        said = (
+            f"Numbers, most of which fewer than {fewest} rows hold. If they are codes, set "
+            "discrete, with every code."
+        )
+        return replace(column, kind="continuous", categories=(), ordered=False, comment=said)
+    said = f"LOOK: fewer than {fewest} rows each {_WITHHELD}, which is not written."
+    said += (
+        " If it names nobody, add it to `categories`, or under `synonyms` to another one; or write "
+        "it under `missing`."
+    )
+    comment = f"{column.comment} {said}".strip()
+    if not often:
+        return replace(column, kind="ignore", categories=(), ordered=False, comment=comment)
+    ordered = column.ordered and len(often) > 1
+    constant = column.allow_constant or len(often) == 1
+    return replace(
+        column, categories=often, ordered=ordered, allow_constant=constant, comment=comment
+    )
+
+
+def _without_marks(column: Column) -> Column:
+    """The column in which categories such as "unknown" are missing values, but not Namibia's NA."""
+    marks = [mark for mark in missing_marks(column.categories) if mark.casefold() != "na"]
+    left = tuple(each for each in column.categories if each not in marks)
+    if not marks or column.ordered or len(left) <= 1:
+        return column
+    said = f"LOOK: {' or '.join(map(repr, marks))} is taken as missing; undo it if it is none."
+    return replace(
+        column,
+        categories=left,
+        missing=(*column.missing, *marks),
+        comment=f"{column.comment} {said}".strip(),
+    )
+
+
+def _sort(column: Column) -> str:
+    """What a column's name, or some of its categories, say that it holds; else empty."""
+    if all(truth_value(each) is not None for each in column.categories):
+        return ""
+    name = " ".join(re.findall(r"[^\W\d_]+|\d+", _split_case(column.name))).casefold()
+    coded = _CODED.search(name) is not None
+    for what, names, cells in _RULES:
+        form = re.compile(cells, re.DOTALL)
+        if not coded and re.fullmatch(names, name):
+            return what
+        number = what == "identifiers" and coded
+        if not number and any(form.fullmatch(each) for each in column.categories):
+            return what
+    return ""
+
+
+def _split_case(name: str) -> str:
+    return re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
+
+
+def content(columns: Iterable[Column], fewest: int) -> list[str]:
+    """What a draft holds, and what it does not, in sentences for who is about to send it."""
+    listed = [*columns]
+    given = [column.name for column in listed if column.categories]
+    hidden = [column.name for column in listed if _WITHHELD in column.comment]
+    said = f"This draft holds the names of {counted(len(listed), 'column')}"
+    said += f", and categories of {first_of(given)}" if given else ""
+    lines = [
+        f"{said}. At least {fewest} rows hold each category. It holds no number, date, identifier "
+        "or free text."
+        if given
+        else f"{said}, and no value."
+    ]
+    if hidden:
+        lines.append(f"Fewer rows hold other categories of {first_of(hidden)}: not written.")
+    return lines
+
+
+def refuse_values_as_names(tallies: Mapping[str, ColumnTally], file: str) -> None:
+    """Refuse a table whose first row holds values, since names of columns are written.
+
+    Raises:
+        UnreadableDataError: Most names are numbers, dates, or values of their columns.
+    """
+    numbers = [name for name in tallies if _is_value(name)]
+    if numbers and 2 * sum(_holds(tally, name) for name, tally in tallies.items()) > len(tallies):
+        raise UnreadableDataError(
+            "the first row seems to hold values, and no names of columns",
+            file=file,
+            remedy="Write a row of names above it in the file.",
+        )
+
+
+def _holds(tally: ColumnTally, name: str) -> bool:
+    return _is_value(name) or name in tally.values()
+
+
+def _is_value(name: str) -> bool:
+    if is_plain_number(name):
+        return re.fullmatch(r"(19|20)\d\d", name) is None  # a column of a year
+    return re.fullmatch(_DATES, name) is not None
