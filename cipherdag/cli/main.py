@@ -32,7 +32,7 @@ from cipherdag.cli.programs.printed import (
     failure,
     printed,
 )
-from cipherdag.cli.repeating import repeat
+from cipherdag.cli.repeating import effect, repeat
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
@@ -75,6 +75,7 @@ for command in (
         connected=False,
     ),
     repeat,
+    effect,
     demo,
     schema,
     site,
