@@ -47,7 +47,7 @@ BUDGETS = {
     "deployment": 1888,
     "federation": 1854,
     "findings": 4284,
-    "graphs": 6440,
+    "graphs": 6476,
     "pages": 280,
     "privacy": 5332,
     "program": 444,

@@ -198,7 +198,7 @@ def graph_export(folder: Path, kind: str, out: Path, *, dag: bool, as_json: bool
         raise errors.OutputError(
             f"a {graph.kind.upper()} stands for no single class of DAGs", remedy="Leave --dag out."
         )
-    export_graph(graph, kind, out)
+    export_graph(graph, kind, out, sample=finding.sample)
     printed(Written(str(out)), [f"Wrote {out}"], as_json=as_json)
 
 

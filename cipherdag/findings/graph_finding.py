@@ -236,7 +236,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
     def files(self) -> dict[str, str]:
         graph = self.graph
         return super().files() | {
-            "graph.graphml": graph.to_graphml(),
+            "graph.graphml": graph.to_graphml(sample=self.sample),
             "graph.dot": graph.to_dot(),
         }
 

@@ -115,8 +115,8 @@ def sampled_sets(sample: GraphSample, treatment: str, outcome: str) -> str:
         raise ParameterError(
             f"'{treatment}' causes '{outcome}' in {caused} of {len(sample)} graphs that fit the "
             "data, too few to say how strongly",
-            remedy="If you know that it is a cause, say so before the graph is learnt, as knowledge, "
-            "or name adjust yourself.",
+            remedy="If you know that it is a cause, give that as knowledge before the graph is "
+            "learnt, or name adjust yourself.",
         )
     ranked = sorted(counts, key=lambda parents: (-counts[parents], parents))
     large = [one for one in ranked[:MOST_SETS] if counts[one] >= LEAST_SET * len(sample)]
