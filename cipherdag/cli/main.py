@@ -170,7 +170,8 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
         differences = [dict(zip(DIFFERS, row, strict=False)) for row in rows if not row[-1]]
         click.echo(json.dumps({**asdict(metrics), "differences": differences}))
         return
-    said = [*difference_sentences(rows, str(folder), str(other))]
+    samples = (finding.sample, None if there is None else there.finding.sample)
+    said = [*difference_sentences(rows, str(folder), str(other), samples)]
     more = [f"and {len(said) - MOST_SAID} more, which --json lists."] if said[MOST_SAID:] else []
     click.echo("\n".join([f"{metrics}  ({finding.compared_as})", *said[:MOST_SAID], *more]))
 
