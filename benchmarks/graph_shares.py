@@ -12,10 +12,12 @@ a variable with six direct causes.
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import time
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from markdown_table import table
@@ -138,14 +140,38 @@ def measured(world: str, seed: int) -> dict[str, list]:
     return found
 
 
-def seconds(p: int, seed: int) -> float:
-    """Processor time of all draws over p variables with two causes each, of 1,000 rows."""
+def cost(p: int, seed: int, hub: bool) -> tuple[float, float]:
+    """Processor seconds of all draws over p variables, and MB of memory beyond what was taken.
+
+    Of 1,000 rows with about 1.25 causes a variable; with a hub twelve cause the last one, so that
+    tables have the most candidates. It needs a process of its own.
+    """
     rng = np.random.default_rng([p, seed])
     weights = np.triu(rng.random((p, p)) < 2.5 / (p - 1), 1) * rng.uniform(0.1, 0.7, (p, p))
+    if hub:
+        weights[:12, -1] = 0.5
     rows = rng.normal(size=(SITES * ROWS, p)) @ np.linalg.inv(np.eye(p) - weights)
-    began = time.process_time()
-    draw_graphs(np.corrcoef(rows.T), len(rows) - SITES, Constraints.none(p), rng)
-    return time.process_time() - began
+    correlations = np.corrcoef(rows.T)
+    before, began = most_memory(), time.process_time()
+    draw_graphs(correlations, len(rows) - SITES, Constraints.none(p), rng)
+    return time.process_time() - began, most_memory() - before
+
+
+def most_memory() -> float:
+    """The most memory that this process has had, in MB; Linux alone says it."""
+    status = Path("/proc/self/status").read_text("ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def costs(seed: int) -> list[dict[str, object]]:
+    """What the draws cost, each in a new process, three times."""
+    found = []
+    for p, hub in ((p, hub) for p in VARIABLES for hub in (False, True)):
+        asked = [(p, seed + k, hub) for k in range(3)]
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            seconds, megabytes = zip(*pool.starmap(cost, asked, chunksize=1), strict=True)
+        found.append({"p": p, "hub": hub, "seconds": seconds, "megabytes": megabytes})
+    return found
 
 
 def summary(pairs: list[tuple[float, bool]]) -> dict[str, object]:
@@ -182,8 +208,12 @@ def main() -> None:
                 "width": float(np.median(widths)),
             }
         print(world, worlds[world], flush=True)
-    times = {str(p): [seconds(p, given.seed + k) for k in range(3)] for p in VARIABLES}
-    figures = {"seed": given.seed, "models": given.models, "worlds": worlds, "seconds": times}
+    figures = {
+        "seed": given.seed,
+        "models": given.models,
+        "worlds": worlds,
+        "costs": costs(given.seed),
+    }
     write_report(given.out, "graph_shares", figures, markdown)
 
 
@@ -211,11 +241,17 @@ def markdown(report: dict) -> str:
             cells[number] = f"{frequency:.2f} of {count}"
         rows.append([world, *cells])
     lines += table(["share of causes", *spans], rows)
-    times = ", ".join(
-        f"{statistics.median(values):.1f} s of {p} variables"
-        for p, values in report["seconds"].items()
-    )
-    lines += ["", f"Processor time of the draws, median of three: {times}."]
+    lines += ["", "What the draws cost beyond the run, median of three:", ""]
+    rows = [
+        [
+            one["p"],
+            "twelve" if one["hub"] else "few",
+            f"{statistics.median(one['seconds']):.1f}",
+            f"{statistics.median(one['megabytes']):.0f}",
+        ]
+        for one in report["costs"]
+    ]
+    lines += table(["variables", "most causes of one", "processor s", "MB"], rows)
     return "\n".join(lines) + "\n"
 
 

@@ -159,6 +159,7 @@ def kinds() -> dict[str, tuple[Any, ...]]:
         "coordinator revoke": (Approved,),
         "coordinator run": lines,
         "coordinator sites": (EnrolledSites,),
+        "effect": lines,
         "graph compare": (
             ComparedGraphs,
             ComparedPAGs,

@@ -18,6 +18,7 @@ EXPERTS = frozenset(
 WHOLE = "cipherdag.help.whole"
 EXAMPLES = {
     "demo": "cipherdag demo",
+    "effect": "cipherdag effect result --of Smoking --on Dyspnoea --out answer",
     "mcp": "cipherdag mcp studies",
     "repeat": "cipherdag repeat result --seed 1 --out again",
     "report": "cipherdag report result --truth edges.csv",

@@ -38,6 +38,7 @@ from cipherdag.cli.parameters import (
     taken,
     use_of,
     usual_options,
+    usual_parameters,
 )
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
@@ -279,7 +280,6 @@ def _carry_out(
 def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]:
     """The algorithm for these sites as ``run.toml`` has it; says which and why."""
     from cipherdag.algorithms.choice import Circumstances, choose
-    from cipherdag.algorithms.parameters import options_of
 
     tables = [site.table for site in federation.sites]
     rule = choose(
@@ -293,9 +293,8 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
     )
     title = algorithm_class(rule.algorithm).title
     click.echo(f"{title} is taken. {rule.reason}", err=True)
-    fields = options_of(algorithm_class(rule.algorithm)).items()
-    usual = {name: each.written(each.default) for name, each in fields if not each.preset}
-    return {"algorithm": rule.algorithm, "parameters": {**usual, **source["parameters"]}}
+    parameters = {**usual_parameters(rule.algorithm), **source["parameters"]}
+    return {"algorithm": rule.algorithm, "parameters": parameters}
 
 
 def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:

@@ -33,7 +33,7 @@ from cipherdag.cli.programs.printed import (
     failure,
     printed,
 )
-from cipherdag.cli.repeating import repeat
+from cipherdag.cli.repeating import effect, repeat
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
@@ -73,6 +73,7 @@ for command in (
         connected=False,
     ),
     repeat,
+    effect,
     demo,
     schema,
     site,
@@ -168,7 +169,8 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
         differences = [dict(zip(DIFFERS, row, strict=False)) for row in rows if not row[-1]]
         click.echo(json.dumps({**asdict(metrics), "differences": differences}))
         return
-    said = [*difference_sentences(rows, str(folder), str(other))]
+    samples = (finding.sample, None if there is None else there.finding.sample)
+    said = [*difference_sentences(rows, str(folder), str(other), samples)]
     more = [f"and {len(said) - MOST_SAID} more, which --json lists."] if said[MOST_SAID:] else []
     click.echo("\n".join([f"{metrics}  ({finding.compared_as})", *said[:MOST_SAID], *more]))
 
@@ -191,7 +193,7 @@ def graph_export(folder: Path, kind: str, out: Path, *, dag: bool, as_json: bool
         raise errors.OutputError(
             f"a {graph.kind.upper()} stands for no single class of DAGs", remedy="Leave --dag out."
         )
-    export_graph(graph, kind, out)
+    export_graph(graph, kind, out, sample=finding.sample)
     printed(Written(str(out)), [f"Wrote {out}"], as_json=as_json)
 
 

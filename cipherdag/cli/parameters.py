@@ -314,6 +314,25 @@ def _learnt(folder: Path) -> LearntGraph:
     return Run.load(folder, LearntGraph).finding
 
 
+def effect_parameters(folder: Path, treatment: str, outcome: str) -> dict[str, Any]:
+    """Those of an effect by what a result folder says: over its sample of graphs if it has one."""
+    from cipherdag.algorithms.effect.sets import sampled_sets
+
+    finding = _learnt(folder)
+    asked = usual_parameters("effect") | {"treatment": treatment, "outcome": outcome}
+    if finding.sample is None:
+        return asked | {"graph": finding.graph.dumps()}
+    return asked | {"adjust": sampled_sets(finding.sample, treatment, outcome)}
+
+
+def usual_parameters(name: str) -> dict[str, Any]:
+    """An algorithm's parameters with their defaults, as ``run.toml`` has them."""
+    from cipherdag.algorithms.parameters import options_of
+
+    fields = options_of(algorithm_class(name)).items()
+    return {key: each.written(each.default) for key, each in fields if not each.preset}
+
+
 def _over_sample(options: Mapping[str, Any]) -> dict[str, Any]:
     """The adjustment sets of a sample of graphs in place of the one graph, where there is one."""
     from cipherdag.algorithms.effect.sets import sampled_sets

@@ -1,7 +1,8 @@
-"""``repeat``: the run of a result once more, as it was or with something changed."""
+"""``repeat``: a result's run once more, perhaps changed; ``effect``: an effect over its data."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -16,6 +17,7 @@ from cipherdag.cli.options import EXISTING_FOLDER, out_options, run_options
 from cipherdag.cli.parameters import (
     KNOWLEDGE,
     AlgorithmCommand,
+    effect_parameters,
     named_knowledge_options,
     parameter_options,
     said,
@@ -130,4 +132,29 @@ def repeat(
     execute(source, schema=folder / "schema.toml", out=out, as_json=as_json, force=force)
 
 
-repeat.params += out_options()
+@click.command()
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.option("--of", "treatment", required=True, help="The cause.")
+@click.option("--on", "outcome", required=True, help="What it may act on.")
+def effect(
+    folder: Path, treatment: str, outcome: str, out: Path | None, *, as_json: bool, force: bool
+) -> None:
+    """Estimate an effect over the data of the result in FOLDER, by what its graph says.
+
+    Where FedBOSS drew graphs that fit, over all of them. `cipherdag run effect` has more options.
+    """
+    from cipherdag.results.folder import read_run_toml
+
+    pair = shlex.join(["--treatment", treatment, "--outcome", outcome])
+    before = read_run_toml(folder / "run.toml", f"effect --graph {folder} {pair}")
+    source = {
+        **{key: value for key, value in before.items() if key != "as_published"},
+        "algorithm": "effect",
+        "parameters": effect_parameters(folder, treatment, outcome),
+        "truth": "",
+    }
+    execute(source, schema=folder / "schema.toml", out=out, as_json=as_json, force=force)
+
+
+for command in (repeat, effect):
+    command.params += out_options()

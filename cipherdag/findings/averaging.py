@@ -15,6 +15,12 @@ import numpy as np
 from cipherdag.findings.effect import AdjustedEffect, BetweenSites, Contrast
 from cipherdag.statistics.p_values import WIDTH
 
+SURE = 0.95
+SUPPOSED = "If nothing unmeasured causes two of these variables, and relations are straight lines:"
+OTHERWISE = (
+    "In the other graphs {outcome} causes {treatment}, or neither causes the other. Which it is, "
+    "time tells (--tiers before the graph is learnt), or more rows, or a trial."
+)
 TAILS = (0.025, 0.975)
 REACH = 6.0
 """Standard errors within which every normal has all but a share far below `TAILS`."""

@@ -205,17 +205,40 @@ def edge_differences(here: MixedGraph, there: MixedGraph) -> list[Difference]:
     return rows
 
 
-def difference_sentences(rows: Sequence[Difference], here: str, there: str) -> Iterator[str]:
-    """A sentence for every pair of which two graphs differ, which are called by their folders."""
+def difference_sentences(
+    rows: Sequence[Difference],
+    here: str,
+    there: str,
+    samples: tuple[GraphSample | None, GraphSample | None] = (None, None),
+) -> Iterator[str]:
+    """A sentence for every pair of which two graphs differ, which are called by their folders.
+
+    Of a folder with a sample of graphs another says how many of them join the two.
+    """
     for first, second, one, two, same in rows:
         if same:
             continue
         ends = [canonical(first, second, mark) for mark in (one, two) if mark]
         edges = [f"{source} {mark} {target}" for source, target, mark in ends]
         if one and two:
-            yield f"{edges[0]} in {here} is {edges[1]} in {there}."
+            said = [f"{edges[0]} in {here} is {edges[1]} in {there}."]
         else:
-            yield f"{edges[0]} is in {here if one else there} only."
+            said = [f"{edges[0]} is in {here if one else there} only."]
+        shares = (
+            (name, in_graphs(sample, first, second))
+            for name, sample in zip((here, there), samples, strict=True)
+        )
+        yield " ".join([*said, *(f"Of {name} it is {share}." for name, share in shares if share)])
+
+
+def in_graphs(sample: GraphSample | None, first: str, second: str) -> str:
+    """In how many graphs two variables are joined, in a phrase; "" without a sample of them."""
+    if sample is None or not {first, second} <= {*sample.nodes}:
+        return ""
+    x, z = sample.nodes.index(first), sample.nodes.index(second)
+    there, joined = sample.arrows[x, z], sample.arrows[x, z] + sample.arrows[z, x]
+    arrow = share_shown(float(there))
+    return f"in {share_shown(float(joined))} of graphs, with {first} as the cause in {arrow}"
 
 
 def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.averaging import averaged_effect
+from cipherdag.findings.averaging import OTHERWISE, SUPPOSED, SURE, averaged_effect
 from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.effect import (
     ESTIMATORS,
@@ -182,10 +182,13 @@ class EstimatedEffect(Finding):
         one = self._first
         graphs = f"{share_shown(share)} of graphs that fit the data"
         size = f"{shown(one.estimate)} ({shown(one.low)} to {shown(one.high)}, 95 %)"
+        other = OTHERWISE.format(outcome=self.outcome, treatment=self.treatment)
         return [
+            SUPPOSED,
             f"{self.treatment} causes {self.outcome} in {graphs}.",
             f"If it does, {self._pair(one.arm)} changes {self.measured} by {size}.",
             "That interval allows for scatter between the sites; those below do not.",
+            *([other] if share < SURE else []),
         ]
 
     def _set_lines(self, effect: AdjustedEffect) -> Iterator[str]:
@@ -215,6 +218,8 @@ class EstimatedEffect(Finding):
         del truth
         return {
             "estimator": ESTIMATORS[self.estimator],
+            "n_sets": sum(one.why != NO_EFFECT for one in self.sets),
+            "share_shown": share_shown,
             "forests": self._forests(),
             "refuted": [*self._refuted()],
         }
@@ -232,11 +237,13 @@ class EstimatedEffect(Finding):
     def _forests(self) -> list[Forest]:
         """A drawing for every scale on which something is estimated."""
         estimated = [
-            (effect, one)
+            (self._title(effect, one), one)
             for effect in self.sets
             for one in (_contrasts(effect) if effect.share is None else effect.contrasts)
             if math.isfinite(one.estimate)
         ]
+        if (over := averaged_effect(self.sets)) is not None:
+            estimated.insert(0, (f"{self._pair(over.arm)}, over graphs with an effect", over))
         scales = dict.fromkeys(one.scale for _, one in estimated)
         return [
             Forest(
@@ -245,8 +252,8 @@ class EstimatedEffect(Finding):
                 label=f"{scale} {'in' if scale == 'difference' else 'of'} {self.measured}",
                 ratios=scale != "difference",
                 estimates=tuple(
-                    Estimate(self._title(effect, one), one.estimate, one.low, one.high)
-                    for effect, one in estimated
+                    Estimate(title, one.estimate, one.low, one.high)
+                    for title, one in estimated
                     if one.scale == scale
                 ),
             )

@@ -61,6 +61,15 @@ OPEN_ENDS = {
     "tell which.",
 }
 """What to know of edges with this mark, or one of its ends."""
+IN_GRAPHS = (
+    "Shares are of {n} graphs that fit these data. They hold if nothing unmeasured causes two of "
+    "these variables, and if relations are straight lines."
+)
+ASK = (
+    "Whether one causes another, and how strongly, over these graphs:",
+    "  cipherdag effect FOLDER --of CAUSE --on OUTCOME    (FOLDER: where --out saved this run)",
+    "What you know of time directs edges: run again with --tiers.",
+)
 LEAVE_OUT = (
     'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
     "them, and run again."
@@ -197,6 +206,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
             "",
             f"Learnt graph ({self.graph_kind}):",
             *shortened(edges),
+            *([] if self.sample is None else ["", IN_GRAPHS.format(n=len(self.sample)), *ASK]),
         ]
 
     @property
@@ -226,7 +236,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
     def files(self) -> dict[str, str]:
         graph = self.graph
         return super().files() | {
-            "graph.graphml": graph.to_graphml(),
+            "graph.graphml": graph.to_graphml(sample=self.sample),
             "graph.dot": graph.to_dot(),
         }
 

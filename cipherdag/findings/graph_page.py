@@ -18,9 +18,10 @@ from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize
 from cipherdag.graphs.edges import Edge, confirmed_mark
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.pag import PartialMixedGraph
-from cipherdag.pages.numerals import probability
+from cipherdag.pages.numerals import LEAST_SHARE, probability, share_shown
 
 ARROWS = {
     "-->": "→",
@@ -95,7 +96,7 @@ def graph_sections(finding: GraphFinding[CausalGraph], truth: CausalGraph | None
     true = _comparable(graph, truth)
     count = len(graph.directed)
     return _sections(finding, true) | {
-        "queries": effect_queries(graph),
+        "queries": effect_queries(graph, finding.sample),
         "missing": _missing(graph, true),
         "told": f"{count} edge{'s' * (count != 1)} with a direction and "
         f"{len(graph.undirected)} without",
@@ -136,12 +137,15 @@ def _effect_in_words(effect: EffectSize, edge: Edge, named: tuple[str, str]) -> 
     return f"{' and '.join([*([effect.of] if effect.of else []), *ends])} {direction}{size}"
 
 
-def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
+def effect_queries(
+    graph: CausalGraph, sample: GraphSample | None = None
+) -> list[tuple[str, str, str]]:
     """The identification of the effect of every ordered pair of variables in the graph.
 
     Returns:
-        Cause, outcome and the answer; none of many variables, of which the answers take long, nor
-        of a graph that stands for no class of DAGs.
+        Cause, outcome and the answer, after the share of a sample of graphs that have the effect;
+        none of many variables, of which the answers take long, nor of a graph that stands for no
+        class of DAGs.
     """
     if len(graph.nodes) > MOST_ASKED:
         return []
@@ -149,7 +153,14 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
         answers = [(a, b, graph.identify(a, b)) for a, b in permutations(graph.nodes, 2)]
     except GraphError:  # a PDAG, of which nothing is claimed
         return []
-    return [(a, b, _in_sentences(str(answer))) for a, b, answer in answers]
+    return [(a, b, _over(sample, a, b) + _in_sentences(str(answer))) for a, b, answer in answers]
+
+
+def _over(sample: GraphSample | None, cause: str, outcome: str) -> str:
+    if sample is None:
+        return ""
+    share = float(sample.causes[sample.nodes.index(cause), sample.nodes.index(outcome)])
+    return f"{cause} causes {outcome} in {share_shown(share)} of graphs that fit. In the one here: "
 
 
 def _in_sentences(answer: str) -> str:
@@ -178,7 +189,7 @@ def _sections(finding: GraphFinding[AnyGraph], true: CausalGraph | None) -> dict
         "arrows": ARROWS,
         "verbs": VERBS,
         "evidence": evidence,
-        "edges": _edge_rows(finding.graph, by_ends, true, finding.dictionary.units),
+        "edges": _edge_rows(finding, by_ends, true),
         "measured": any(edge.shown for edge in evidence.edges),
         "tested": any(edge.p_value is not None for edge in evidence.edges),
         "signs": {"consensus" for edge in evidence.edges if edge.consensus is not None}
@@ -210,12 +221,12 @@ def pictures(
 
 
 def _edge_rows(
-    graph: MixedGraph,
+    finding: GraphFinding[AnyGraph],
     by_ends: Mapping[tuple[str, str], EdgeEvidence],
     true: CausalGraph | None,
-    units: Mapping[str, str],
 ) -> list[EdgeRow]:
     rows = []
+    graph, sample, units = finding.graph, finding.sample, finding.dictionary.units
     said = SAID_OF_PAGS if isinstance(graph, PartialMixedGraph) else SAID
     for number, edge in enumerate(graph.edges, start=1):
         evidence = by_ends.get((edge.source, edge.target))
@@ -226,9 +237,19 @@ def _edge_rows(
             else confirmed_mark(edge.mark, consensus, graph.undetermined)
         )
         verdict = "" if true is None else _verdict(edge, true)
-        sentence = edge_in_words(edge, said[mark], evidence, units)
+        words = said[mark] if sample is None else _in_graphs(sample, edge)
+        sentence = edge_in_words(edge, words, evidence, units)
         rows.append(EdgeRow(number, edge, evidence, verdict, mark, sentence))
     return rows
+
+
+def _in_graphs(sample: GraphSample, edge: Edge) -> str:
+    """What the graphs that fit say of an edge, in place of what one graph says as if it were so."""
+    x, z = sample.nodes.index(edge.source), sample.nodes.index(edge.target)
+    there, back = float(sample.arrows[x, z]), float(sample.arrows[z, x])
+    rest = "" if there + back > 1.0 - LEAST_SHARE else "; in the others neither does"
+    said = f"{{a}} causes {{b}} directly in {share_shown(there)} of graphs that fit"
+    return f"{said}, {{b}} causes {{a}} in {share_shown(back)}{rest}."
 
 
 def _verdict(edge: Edge, true: CausalGraph) -> str:

@@ -5,6 +5,7 @@ Any name that a graph may have survives every format, quotation marks, commas an
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from cipherdag.graphs.edges import Edge, End, Mark
+    from cipherdag.graphs.graph_sample import GraphSample
     from cipherdag.graphs.mixed_graph import MixedGraph
 
 _DOT = {"arrow": "normal", "circle": "odot", "plain": "none"}
@@ -42,7 +44,9 @@ _DAGITTY_KINDS = {
 }
 
 
-def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str] | nx.Graph[str]:
+def to_networkx(
+    graph: MixedGraph, *, two_arcs: bool = False, sample: GraphSample | None = None
+) -> nx.DiGraph[str] | nx.Graph[str]:
     """A networkx graph: a ``DiGraph`` of a DAG, a ``Graph`` of any other kind of graph.
 
     The attribute ``kind`` of the graph is that of `MixedGraph.kind`. Every edge has the attribute
@@ -52,7 +56,28 @@ def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str]
     too, for a mark reads from the one to the other. With ``two_arcs`` it is a ``DiGraph``: an edge
     with the same mark at both ends is two arcs, which algorithms for directed graphs take for a
     cycle.
+
+    With a sample of graphs, such as ``finding.sample``, every edge has the shares of graphs that
+    join the two (``in_graphs``) and that lead from source to target (``arrow_in_graphs``); the
+    graph has ``causes``, the share with a path from a name to another, by the two names.
     """
+    made = _to_networkx(graph, two_arcs=two_arcs)
+    if sample is not None:
+        index = {name: position for position, name in enumerate(sample.nodes)}
+        arrows, paths = sample.arrows.tolist(), sample.causes.tolist()
+        for first, second, attributes in made.edges(data=True):
+            x, z = index[attributes.get("source", first)], index[attributes.get("target", second)]
+            attributes |= {
+                "in_graphs": arrows[x][z] + arrows[z][x],
+                "arrow_in_graphs": arrows[x][z],
+            }
+        made.graph["causes"] = {
+            a: {b: paths[x][z] for b, z in index.items() if b != a} for a, x in index.items()
+        }
+    return made
+
+
+def _to_networkx(graph: MixedGraph, *, two_arcs: bool) -> nx.DiGraph[str] | nx.Graph[str]:
     import networkx as nx
 
     if two_arcs or graph.kind == "dag":
@@ -131,11 +156,17 @@ def to_causallearn(graph: MixedGraph) -> Any:
     return made
 
 
-def to_graphml(graph: MixedGraph) -> str:
-    """GraphML with ``kind``, and ``mark`` on every arc; a symmetric edge is two arcs."""
+def to_graphml(graph: MixedGraph, *, sample: GraphSample | None = None) -> str:
+    """GraphML with ``kind``, and ``mark`` on every arc; a symmetric edge is two arcs.
+
+    A sample's shares are those of `to_networkx`, ``causes`` as JSON.
+    """
     import networkx as nx
 
-    body = "\n".join(nx.generate_graphml(to_networkx(graph, two_arcs=True)))
+    made = to_networkx(graph, two_arcs=True, sample=sample)
+    if sample is not None:
+        made.graph["causes"] = json.dumps(made.graph["causes"])
+    body = "\n".join(nx.generate_graphml(made))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
@@ -290,7 +321,7 @@ def _picture(graph: MixedGraph, *, kind: str) -> bytes:
     return picture_file(graph, kind)
 
 
-EXPORTS: Mapping[str, Callable[[MixedGraph], str | bytes]] = MappingProxyType(
+EXPORTS: Mapping[str, Callable[..., str | bytes]] = MappingProxyType(
     {
         "graphml": to_graphml,
         "gml": to_gml,
@@ -305,8 +336,12 @@ EXPORTS: Mapping[str, Callable[[MixedGraph], str | bytes]] = MappingProxyType(
 """Every format that a graph is written in, and what makes its content."""
 
 
-def export_graph(graph: MixedGraph, kind: str, path: str | Path) -> None:
+def export_graph(
+    graph: MixedGraph, kind: str, path: str | Path, *, sample: GraphSample | None = None
+) -> None:
     """Write a graph in one of the formats of `EXPORTS`; the file may have any ending.
+
+    GraphML has a sample's shares, too.
 
     Raises:
         OutputError: An unknown format, a graph that the format cannot hold, matplotlib is not
@@ -314,6 +349,7 @@ def export_graph(graph: MixedGraph, kind: str, path: str | Path) -> None:
     """
     if kind not in EXPORTS:
         raise OutputError(f"no export format '{kind}'", remedy=f"Use one of {', '.join(EXPORTS)}.")
-    content = EXPORTS[kind](graph)
+    shares = {"sample": sample} if kind == "graphml" else {}
+    content = EXPORTS[kind](graph, **shares)
     with writing(path):
         replace_file(path, content)

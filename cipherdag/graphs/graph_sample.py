@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix
 from cipherdag.errors import GraphError
+from cipherdag.pages.numerals import first_of
 
 MOST_GRAPHS = 10_000
 
@@ -64,7 +65,10 @@ class GraphSample:
             GraphError: A name is no variable of the graphs.
         """
         if missing := {treatment, outcome} - {*self.nodes}:
-            raise GraphError(f"the graphs have no variable '{min(missing)}'")
+            raise GraphError(
+                f"the graphs have no variable '{min(missing)}'",
+                remedy=f"Its variables are {first_of(self.nodes)}.",
+            )
         x, y = self.nodes.index(treatment), self.nodes.index(outcome)
         parents = self.arcs[self._paths[:, x, y], :, x]
         return Counter(tuple(self.nodes[u] for u in np.flatnonzero(row)) for row in parents)

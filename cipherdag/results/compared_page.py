@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cipherdag.findings.edge_table import DIFFERENCES, Difference, edge_differences, edge_sentences
+from cipherdag.findings.edge_table import (
+    DIFFERENCES,
+    Difference,
+    edge_differences,
+    edge_sentences,
+    in_graphs,
+)
 from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
 from cipherdag.findings.graph_page import ARROWS, pictures
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
@@ -27,7 +33,7 @@ class ComparedRow:
     edge: Edge
     how: str
     marks: tuple[str, str]
-    said: tuple[str, str]
+    said: tuple[str, ...]
 
 
 def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> str:
@@ -73,7 +79,10 @@ def _rows(
         # marks are seen from the name that sorts first, the row begins with the edge's source
         one, two = (reversed_mark(mark) if first != edge.source else mark for mark in marks)
         how = SAME if same else OTHER if one and two else HERE if one else THERE
-        sentences = (said[0].get(pair, ""), said[1].get(pair, ""))
+        sentences = tuple(
+            by_run.get(pair) or in_graphs(run.finding.sample, edge.source, edge.target)
+            for by_run, run in zip(said, runs, strict=True)
+        )
         rows.append(ComparedRow(number, edge, how, (one, two), sentences))
     return rows
 

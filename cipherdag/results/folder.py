@@ -180,8 +180,8 @@ def verify_ledgers(
     return heads
 
 
-def read_run_toml(path: Path) -> dict[str, Any]:
-    """The description of a saved run.
+def read_run_toml(path: Path, asked: str = "") -> dict[str, Any]:
+    """The description of a saved run; ``asked`` is what real sites are to run, if not the same.
 
     Raises:
         OutputError: The file is not there or not a run's description, or says nothing, as that of
@@ -197,8 +197,8 @@ def read_run_toml(path: Path) -> dict[str, Any]:
     if source.get("command") == "coordinator run":
         raise OutputError(
             f"{path} describes a run over real sites, whose people approve each one",
-            remedy=f"Ask them again: `cipherdag coordinator run {source.get('algorithm')} "
-            "--purpose ...`, with the option that changes.",
+            remedy=f"Ask them again: `cipherdag coordinator run {asked or source.get('algorithm')} "
+            f"--purpose ...`{'' if asked else ', with the option that changes'}.",
         )
     needed = {"command", "files", "parameters", "protection", "seed", "device", "algorithm"}
     if not needed <= set(source):

@@ -1,13 +1,17 @@
 """``graph compare`` says which edges differ, and in what."""
 
+import html
 import json
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from cipherdag import CausalGraph, Federation, FedPC, LearntGraph, Run
+from cipherdag import CausalGraph, FedBOSS, Federation, FedPC, LearntGraph, Run
 from cipherdag.cli.main import MOST_SAID
 from cipherdag.graphs.networks import asia
+from cipherdag.pages.numerals import share_shown
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +70,25 @@ def test_most_are_said_and_json_lists_all(call, saved, other):
     assert lines[-1] == f"and {count - MOST_SAID} more, which --json lists."
     assert len(lines) == MOST_SAID + 2
     assert compared["differences"][0].keys() == {"source", "target", "here", "there"}
+
+
+def test_edges_that_two_searches_dispute_have_shares(call, tmp_path):
+    rng = np.random.default_rng(6)
+    a, b, noise, other = rng.normal(size=(4, 900))
+    rows = pd.DataFrame({"a": a, "b": a + b, "c": a - b + other, "d": noise})
+    sites = Federation.split(rows, 3, seed=1, device="cpu")
+    by_scores, by_tests = tmp_path / "scores", tmp_path / "tests"
+    found, other = sites.run(FedBOSS()), sites.run(FedPC(alpha=0.01))
+    found.save(by_scores)
+    shown = found.finding.graph
+    assert not any({"b", "d"} == {edge.source, edge.target} for edge in shown.edges)
+    graph = CausalGraph.from_marked(shown.nodes, [("b", "d", "---")])
+    replace(other, finding=replace(other.finding, graph=graph, dag=graph)).save(by_tests)
+    code, said, error = call("graph", "compare", by_tests, by_scores, "--html", tmp_path / "c.html")
+    assert code == 0, error
+    arrows = found.finding.sample.arrows
+    b, d = (shown.nodes.index(name) for name in "bd")
+    joined, arrow = (share_shown(x) for x in (arrows[b, d] + arrows[d, b], arrows[b, d]))
+    share = f"in {joined} of graphs, with b as the cause in {arrow}"
+    assert f"b --- d is in {by_tests} only. Of {by_scores} it is {share}." in said
+    assert f"B: {html.escape(share)}" in (tmp_path / "c.html").read_text("utf-8")

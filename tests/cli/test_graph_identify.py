@@ -141,3 +141,52 @@ def test_a_folder_with_a_sample_gives_the_share_of_graphs(call, tmp_path):
     code, said, _ = call(*asked, "--treatment", "x", "--outcome", "y")
     assert code == 0
     assert "x causes y in" in said
+
+
+def test_one_command_goes_from_a_folder_to_the_effect(call, tmp_path):
+    rng = np.random.default_rng(2)
+    x, other, noise = rng.normal(size=(3, 600))
+    rows = pd.DataFrame({"x": x, "other": other, "y": x + other + noise})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    over = (tmp_path / "rows.csv", "--sites", 3, "--seed", 4)
+    assert call("simulate", "fedboss", *over, "--out", tmp_path / "g")[0] == 0
+    asked = ("--out", tmp_path / "e", "--of", "x", "--on", "y")
+    code, said, _ = call("effect", tmp_path / "g", *asked)
+    assert code == 0
+    learnt, found = Run.load(tmp_path / "g").finding, Run.load(tmp_path / "e", EstimatedEffect)
+    share = learnt.sample.causes[
+        [*learnt.sample.nodes].index("x"), [*learnt.sample.nodes].index("y")
+    ]
+    assert found.finding.share_with_effect == pytest.approx(share)
+    assert "x causes y in" in said
+    by_options = ("--graph", tmp_path / "g", "--treatment", "x", "--outcome", "y")
+    assert call("simulate", "effect", *over, *by_options, "--out", tmp_path / "same")[0] == 0
+    same = Run.load(tmp_path / "same", EstimatedEffect)
+    assert same.finding.decisions == found.finding.decisions
+    page = (tmp_path / "e" / "report.html").read_text("utf-8")
+    caption = "1 set to adjust for" if share == 1.0 else "and the graphs without an effect"
+    assert caption in page
+    assert "In graphs" in page
+
+
+def test_one_command_adjusts_by_a_graph_without_a_sample(call, tmp_path):
+    rng = np.random.default_rng(3)
+    x, other, noise = rng.normal(size=(3, 900))
+    rows = pd.DataFrame({"x": x, "other": other, "y": x + other + noise})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    over = (tmp_path / "rows.csv", "--sites", 3)
+    assert call("simulate", "fedpc", *over, "--out", tmp_path / "g")[0] == 0
+    code, said, _ = call("effect", tmp_path / "g", "--of", "x", "--on", "y")
+    assert code == 0
+    assert "x by one unit more, difference" in said
+    code, _, error = call("effect", tmp_path / "g", "--of", "x", "--on", "q")
+    assert code == 2
+    assert "'q' is no variable of this graph" in error
+
+
+def test_a_run_over_real_sites_names_whom_to_ask(call, tmp_path):
+    (tmp_path / "run.toml").write_text('command = "coordinator run"\nalgorithm = "fedboss"\n')
+    code, _, error = call("effect", tmp_path, "--of", "x", "--on", "y")
+    assert code == 1
+    pair = "--treatment x --outcome y --purpose"
+    assert f"coordinator run effect --graph {tmp_path} {pair}" in error

@@ -1,6 +1,7 @@
 """Shares of graphs: paths, sets of direct causes, and what a saved sample may be."""
 
 import base64
+import json
 import zlib
 from collections import Counter
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag import CausalGraph
 from cipherdag.errors import GraphError
 from cipherdag.graphs.graph_sample import GraphSample
 
@@ -50,6 +52,35 @@ def test_a_saved_sample_is_read_as_it_was(seed):
     sample = drawn(seed)
     again = GraphSample.from_saved(NAMES, len(sample), sample.saved())
     assert np.array_equal(again.arcs, sample.arcs)
+
+
+def cpdag_and_sample():
+    arcs = np.zeros((3, 5, 5), bool)
+    arcs[0, 0, 1] = arcs[1, 1, 0] = arcs[:2, 1, 2] = True  # a -> b -> c, a <- b -> c, nothing
+    graph = CausalGraph.from_edges(NAMES, [("b", "c")], undirected=[("a", "b")])
+    return graph, GraphSample(NAMES, arcs)
+
+
+@pytest.mark.parametrize("two_arcs", [False, True])
+def test_networkx_has_shares_of_edges_arrows_and_causes(two_arcs):
+    graph, sample = cpdag_and_sample()
+    made = graph.to_networkx(sample=sample, two_arcs=two_arcs)
+    assert made.edges["a", "b"]["in_graphs"] == pytest.approx(2 / 3)
+    assert made.edges["a", "b"]["arrow_in_graphs"] == pytest.approx(1 / 3)
+    assert made.edges["b", "c"]["arrow_in_graphs"] == pytest.approx(2 / 3)
+    assert made.graph["causes"]["a"]["c"] == pytest.approx(1 / 3)
+    assert made.graph["causes"]["c"] == dict.fromkeys("abde", 0.0)
+    assert CausalGraph.from_networkx(made) == graph
+    assert "causes" not in graph.to_networkx(two_arcs=two_arcs).graph
+
+
+def test_graphml_has_the_shares_and_is_read_again():
+    graph, sample = cpdag_and_sample()
+    read = nx.parse_graphml(graph.to_graphml(sample=sample))
+    assert read.edges["b", "a"]["arrow_in_graphs"] == pytest.approx(1 / 3)
+    assert json.loads(read.graph["causes"])["b"]["c"] == pytest.approx(2 / 3)
+    assert CausalGraph.from_networkx(read) == graph
+    assert "in_graphs" not in graph.to_graphml()
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ PERSON = {
         "Put its newest folder back", "Restore ", "Repeat the run; if it recurs",
     ),
     "only they know their data, what they ask, or what they meant": (
-        "Adjust for fewer", "Take fewer rows of each patient", "Name adjust yourself",
+        "Adjust for fewer", "Take fewer rows of each patient", "If you know that it is a cause",
         "Only adjustment is estimated", "Look at each site's times",
         "Each site looks", "Check the edge list", "Check the site's data", "Compare graphs over",
         "Correct user and password", "Correct table, columns or query", "Correct the name after",

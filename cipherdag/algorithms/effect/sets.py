@@ -109,13 +109,14 @@ def sampled_sets(sample: GraphSample, treatment: str, outcome: str) -> str:
     try:
         counts = sample.parents_with_path(treatment, outcome)
     except GraphError as error:
-        raise ParameterError(str(error)) from error
+        raise ParameterError(str(error), remedy=error.remedy) from error
     caused = sum(counts.values())
     if caused < LEAST_CAUSED * len(sample):
         raise ParameterError(
             f"'{treatment}' causes '{outcome}' in {caused} of {len(sample)} graphs that fit the "
             "data, too few to say how strongly",
-            remedy="Name adjust yourself, if you know that it is a cause.",
+            remedy="If you know that it is a cause, give that as knowledge before the graph is "
+            "learnt, or name adjust yourself.",
         )
     ranked = sorted(counts, key=lambda parents: (-counts[parents], parents))
     large = [one for one in ranked[:MOST_SETS] if counts[one] >= LEAST_SET * len(sample)]

@@ -150,14 +150,13 @@ def _score_tables(
     np.put_along_axis(bits, candidates, np.broadcast_to(1 << np.arange(size), candidates.shape), 2)
     forbidden = np.where(constraints.forbidden.T, bits, 0).sum(axis=2)
     needed = np.where(required.T, bits, 0).sum(axis=2)
-    scores = np.stack(
-        [
-            set_scores(matrices, candidates[:, v], v, rows, forbidden[:, v], needed[:, v])
-            for v in range(p)
-        ],
-        axis=1,
-    )
-    return _Tables(candidates, bits, scores, subset_sums(scores))
+    scores, sums = np.empty((2, *candidates.shape[:2], 1 << size))
+    for v in range(p):  # one after the other, since two whole tables are most of a run's memory
+        scores[:, v] = set_scores(
+            matrices, candidates[:, v], v, rows, forbidden[:, v], needed[:, v]
+        )
+        sums[:, v] = subset_sums(scores[:, v])
+    return _Tables(candidates, bits, scores, sums)
 
 
 def set_scores(
@@ -216,26 +215,23 @@ def subset_sums(scores: FloatMatrix) -> FloatMatrix:
 class _Chains:
     """Orders of the variables, one for each replicate, that move by Metropolis' rule.
 
-    An order weighs what all graphs weigh whose edges go along it.
+    An order weighs what all graphs weigh whose edges go along it. Arrays are read and written as
+    flat ones, in which ``_first`` is where a replicate begins: that takes half the time.
     """
 
     def __init__(self, tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> None:
-        self._tables, self._rng = tables, rng
-        self._order = orders
-        self._row = np.arange(len(orders))[:, None]
-        self.masks = self._masks(orders)
-        self._scores = self._at(np.arange(orders.shape[1]), self.masks)
+        n, p = orders.shape
+        self._tables, self._rng, self._index = tables, rng, np.arange(p)
+        self._orders, self._first = orders, np.arange(n)[:, None] * p
+        self._sets = (self._first + self._index) << tables.candidates.shape[2]
+        self._by_candidate = np.ascontiguousarray(tables.bits.transpose(0, 2, 1))
+        self._positions = np.argsort(orders, axis=1)
+        before = self._positions[:, None, :] < self._positions[:, :, None]
+        self.masks: Masks = np.where(before, tables.bits, 0).sum(axis=2)
+        self._scores = self._at(self._sets, self.masks)
 
-    def _masks(self, orders: IndexArray) -> Masks:
-        """The candidates before each variable, shape (B, p)."""
-        position = np.argsort(orders, axis=1)
-        candidates = self._tables.candidates
-        before = position[self._row[:, :, None], candidates] < position[:, :, None]
-        masks: Masks = before @ (1 << np.arange(candidates.shape[2]))
-        return masks
-
-    def _at(self, variables: IndexArray, masks: Masks) -> FloatVector:
-        values: FloatVector = self._tables.sums[self._row, variables, masks]
+    def _at(self, sets: IndexArray, masks: Masks) -> FloatVector:
+        values: FloatVector = self._tables.sums.take(sets | masks)
         return values
 
     def _accepted(self, gain: FloatVector) -> BoolMatrix:
@@ -244,35 +240,45 @@ class _Chains:
 
     def swap(self, first: int) -> None:
         """Try to swap the neighbours at ``first`` and the next position, and at every other two."""
-        row, bits, last = self._row, self._tables.bits, self._order.shape[1] - 1
-        here = np.arange(first, last, 2)
-        u, v = self._order[:, here], self._order[:, here + 1]
-        more, less = self.masks[row, u] | bits[row, u, v], self.masks[row, v] & ~bits[row, v, u]
-        after_u, after_v = self._at(u, more), self._at(v, less)
-        yes = self._accepted(after_u + after_v - self._scores[row, u] - self._scores[row, v])
-        self._order[:, here], self._order[:, here + 1] = np.where(yes, v, u), np.where(yes, u, v)
-        for variables, masks, scores in ((u, more, after_u), (v, less, after_v)):
-            self.masks[row, variables] = np.where(yes, masks, self.masks[row, variables])
-            self._scores[row, variables] = np.where(yes, scores, self._scores[row, variables])
+        u, v = self._orders[:, first:-1:2], self._orders[:, first + 1 :: 2]
+        at_u, at_v = self._first + u, self._first + v
+        bits, p = self._tables.bits, self._orders.shape[1]
+        masks, scores = self.masks.reshape(-1), self._scores.reshape(-1)
+        more = masks[at_u] | bits.take(at_u * p + v)
+        less = masks[at_v] & ~bits.take(at_v * p + u)
+        after_u = self._at(self._sets.take(at_u), more)
+        after_v = self._at(self._sets.take(at_v), less)
+        yes = self._accepted(after_u + after_v - scores[at_u] - scores[at_v])
+        at_u, at_v = at_u[yes], at_v[yes]
+        masks[at_u], masks[at_v] = more[yes], less[yes]
+        scores[at_u], scores[at_v] = after_u[yes], after_v[yes]
+        positions = self._positions.reshape(-1)
+        positions[at_u] += 1
+        positions[at_v] -= 1
+        self._orders.reshape(-1)[self._first + self._positions] = self._index
 
     def move(self) -> None:
         """Try to take one variable of each order to any other position."""
-        n, p = self._order.shape
+        n, p = self._orders.shape
         source, target = self._rng.integers(0, p, (2, n, 1))
-        index = np.arange(p)
-        # between source and target all others go one position back or on
-        shifted = (
-            index + (index >= source) * (index < target) - (index > target) * (index <= source)
+        x = self._orders.reshape(-1)[self._first + source]
+        # those between source and target go one position back or on, and change sides with x
+        lost = (self._positions > source) & (self._positions <= target)
+        won = (self._positions < source) & (self._positions >= target)
+        passed, at = lost | won, (self._first + x)[:, 0]
+        masks = self.masks ^ np.where(passed, self._by_candidate.reshape(n * p, p)[at], 0)
+        toggled = np.where(passed, self._tables.bits.reshape(n * p, p)[at], 0).sum(axis=1)
+        masks.reshape(-1)[at] ^= toggled
+        scores = self._at(self._sets, masks)
+        yes = self._accepted(scores.sum(axis=1) - self._scores.sum(axis=1))
+        positions = (self._positions + won - lost)[yes]
+        positions[np.arange(len(positions)), x[yes, 0]] = target[yes, 0]
+        self.masks[yes], self._scores[yes], self._positions[yes] = (
+            masks[yes],
+            scores[yes],
+            positions,
         )
-        orders = np.take_along_axis(self._order, np.where(index == target, source, shifted), axis=1)
-        masks = self._masks(orders)
-        scores = self._at(index, masks)
-        yes = self._accepted(scores.sum(axis=1) - self._scores.sum(axis=1))[:, None]
-        self._order = np.where(yes, orders, self._order)
-        self.masks, self._scores = (
-            np.where(yes, masks, self.masks),
-            np.where(yes, scores, self._scores),
-        )
+        self._orders.reshape(-1)[self._first + self._positions] = self._index
 
 
 def _chains(tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> list[Masks]:

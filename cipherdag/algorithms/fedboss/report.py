@@ -50,8 +50,8 @@ IN_GRAPHS = (
     "are straight lines. 0.00 and 1.00 stand for less than .01 and more than .99."
 )
 OVER_GRAPHS = (
-    "Estimate an effect over these graphs: cipherdag run effect FILES --graph FOLDER --treatment "
-    "CAUSE --outcome OUTCOME, where FOLDER is that of this report."
+    "Estimate an effect over these graphs: cipherdag effect FOLDER --of CAUSE --on OUTCOME, where "
+    "FOLDER is that of this report. It says in how many graphs there is one, and how strong it is."
 )
 NOT_DRAWN = (
     "How many graphs fit these data is not said: that needs at most {most} variables, and {more} "

@@ -1,6 +1,7 @@
 """Graphs that fit one matrix: tables and chains against all graphs, and what knowledge allows."""
 
 import math
+from functools import reduce
 from itertools import permutations, product
 
 import numpy as np
@@ -37,77 +38,94 @@ def family(matrix, v, parents):
     return -0.5 * ROWS * math.log(left) - cost
 
 
-def all_dags(p, allowed):
-    """Parents of every variable, of every DAG of which all families are allowed."""
-    subsets = [
-        [
-            frozenset(u for u in range(p) if u != v and mask >> u & 1)
-            for mask in range(1 << p)
-            if not mask >> v & 1
-        ]
-        for v in range(p)
-    ]
-    for parents in product(*([s for s in subsets[v] if allowed(v, s)] for v in range(p))):
-        orders = sum(
-            all(parents[v] <= {*order[:k]} for k, v in enumerate(order))
-            for order in permutations(range(p))
-        )
-        if orders:
-            yield parents, orders
+def bit(v, u):
+    """The bit of u among the sets of all others that may cause v."""
+    return 1 << (u - (u > v))
 
 
-def orders_weighed(matrix, forbidden, needed):
-    """The log weight of every order, from tables of all candidates."""
-    p = len(matrix)
-    sums = {}
+def members(v, p, mask):
+    return [u for u in range(p) if u != v and mask & bit(v, u)]
+
+
+def by_dags(matrix, forbidden, needed):
+    """Shares of edges over all DAGs, each as often as orders go along it; log weight; number."""
+    p, n_sets = len(matrix), 1 << (len(matrix) - 1)
+    scores, sets = np.full((p, n_sets), -np.inf), np.arange(n_sets)
+    for v, mask in product(range(p), range(n_sets)):
+        parents = members(v, p, mask)
+        if not forbidden[parents, v].any() and {*np.flatnonzero(needed[:, v])} <= {*parents}:
+            scores[v, mask] = family(matrix, v, parents)
+    orders = np.zeros((n_sets,) * p, np.int16)  # along which all edges go; none of a cycle
+    for order in permutations(range(p)):
+        before = [sum(bit(v, u) for u in order[: order.index(v)]) for v in range(p)]
+        orders += reduce(np.multiply.outer, (sets & ~mask == 0 for mask in before))
+    tops = scores.max(axis=1)
+    weights = orders * reduce(np.multiply.outer, np.exp(scores - tops[:, None]))
+    shares = np.zeros((p, p))
+    for u, v in permutations(range(p), 2):
+        shares[u, v] = weights.take(np.flatnonzero(sets & bit(v, u)), axis=v).sum()
+    total = weights.sum()
+    return shares / total, math.log(total) + tops.sum(), np.count_nonzero(weights)
+
+
+def by_orders(matrix, forbidden, needed):
+    """The same shares and weight from the package's tables of all candidates, order by order."""
+    p, tables = len(matrix), []
     for v in range(p):
-        candidates = np.array([u for u in range(p) if u != v])
-        bits = {u: 1 << k for k, u in enumerate(candidates.tolist())}
         masks = [
-            np.array([sum(bits[u] for u in bits if knowledge[u, v])])
-            for knowledge in (forbidden, needed)
+            np.array([sum(bit(v, u) for u in np.flatnonzero(one[:, v]))])
+            for one in (forbidden, needed)
         ]
-        scores = set_scores(matrix[None], candidates[None], v, ROWS, *masks)
-        sums[v] = subset_sums(scores)[0], bits
-    return {
-        order: sum(sums[v][0][sum(sums[v][1][u] for u in order[:k])] for k, v in enumerate(order))
-        for order in permutations(range(p))
-    }
+        candidates = np.array([[u for u in range(p) if u != v]])
+        scores = set_scores(matrix[None], candidates, v, ROWS, *masks)
+        tables.append((scores[0], subset_sums(scores)[0]))
+    found = []
+    for order in permutations(range(p)):
+        shares, weight, sets = np.zeros((p, p)), 0.0, np.arange(1 << (p - 1))
+        for k, v in enumerate(order):
+            before = sum(bit(v, u) for u in order[:k])
+            scores, sums = tables[v]
+            weight += sums[before]
+            if np.isneginf(weight):
+                break
+            fits = np.where(sets & ~before == 0, np.exp(scores - sums[before]), 0.0)
+            for u in order[:k]:
+                shares[u, v] = fits[sets & bit(v, u) > 0].sum()
+        found.append((weight, shares))
+    logs = np.array([weight for weight, _ in found])
+    total = np.logaddexp.reduce(logs)
+    return np.tensordot(np.exp(logs - total), np.array([one for _, one in found]), 1), total
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["no knowledge", "knowledge"])
-def test_tables_weigh_orders_as_all_dags_do(known):
-    p, matrix = 4, correlated(4, 1)
-    forbidden, needed = np.zeros((p, p), bool), np.zeros((p, p), bool)
+@pytest.mark.parametrize(("p", "n_dags"), [(2, 3), (3, 25), (4, 543), (5, 29_281)])
+def test_tables_sum_over_orders_what_all_dags_weigh(p, n_dags, known, monkeypatch):
+    monkeypatch.setattr(graph_draws, "on_grid", lambda numbers: numbers)  # its step is 1e-9
+    matrix, forbidden, needed = correlated(p, 1), np.zeros((p, p), bool), np.zeros((p, p), bool)
     if known:
-        forbidden[0, 1] = needed[2, 3] = True
-    weights = orders_weighed(matrix, forbidden, needed)
+        forbidden[0, 1], needed[-2, -1] = True, p > 2
+    expected, weight, counted = by_dags(matrix, forbidden, needed)
+    shares, total = by_orders(matrix, forbidden, needed)
+    assert total == pytest.approx(weight, abs=1e-10, rel=0)
+    np.testing.assert_allclose(shares, expected, rtol=0, atol=1e-10)
+    assert counted < n_dags if known else counted == n_dags
 
-    def allowed(v, parents):
-        return not forbidden[[*parents], v].any() and {*np.flatnonzero(needed[:, v])} <= parents
 
-    of_dags = [
-        sum(family(matrix, v, parents[v]) for v in range(p)) + math.log(orders)
-        for parents, orders in all_dags(p, allowed)
-    ]
-    by_orders = np.logaddexp.reduce([*weights.values()])
-    assert by_orders == pytest.approx(np.logaddexp.reduce(of_dags), abs=1e-6)
+def test_rounding_of_tables_moves_shares_by_next_to_nothing():
+    matrix, nothing = correlated(5, 1), np.zeros((5, 5), bool)
+    shares, _ = by_orders(matrix, nothing, nothing)
+    np.testing.assert_allclose(shares, by_dags(matrix, nothing, nothing)[0], rtol=0, atol=1e-8)
 
 
 def test_chains_draw_edges_as_often_as_all_dags_have_them(monkeypatch):
-    p, matrix = 4, correlated(4, 5)
+    p, matrix, nothing = 4, correlated(4, 5), np.zeros((4, 4), bool)
     monkeypatch.setattr(
         graph_draws, "wishart_correlations", lambda one, rows, draws, rng: np.array([one] * draws)
     )
     monkeypatch.setattr(graph_draws, "MOVES_EACH", 2000)
     drawn = draw_graphs(matrix, ROWS, Constraints.none(p), np.random.default_rng(2))
-    shares, total = np.zeros((p, p)), 0.0
-    for parents, orders in all_dags(p, lambda v, parents: True):
-        weight = orders * math.exp(sum(family(matrix, v, s) for v, s in enumerate(parents)))
-        total += weight
-        for v in range(p):
-            shares[[*parents[v]], v] += weight
-    np.testing.assert_allclose(drawn.mean(axis=0), shares / total, atol=0.08)
+    shares, _, _ = by_dags(matrix, nothing, nothing)
+    np.testing.assert_allclose(drawn.mean(axis=0), shares, atol=0.08)
 
 
 def test_drawn_matrices_scatter_as_those_of_new_rows_do():
