@@ -266,8 +266,12 @@ def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: boo
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 def site_approve(session: str, folder: SiteFolder, *, yes: bool, as_json: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
+    from cipherdag.sites.study.doctor import question_of_visits
+
     approvals = folder.approvals()
     asked = approvals.find(session)
+    for question in question_of_visits(folder):
+        click.echo(question, err=as_json)
     if asked.consider:
         click.echo(f"Consider: {asked.consider}.", err=as_json)
         if not yes:
