@@ -157,6 +157,7 @@ class Columns(Question, frozen=True, tag="columns"):
             few=few if self.few else np.zeros(p, dtype=bool),
             patients=int(sum(map(np.sum, patients))),
             visits=self.visits,
+            complete=bool(flags[p] and categories.any()) and not self.every,
         )
         self._check(kinds)
         return kinds
@@ -190,6 +191,7 @@ class ColumnKinds:
             sums are counts; False where not asked.
         patients: Whose rows they are; 0 where every row is a person.
         visits: Most rows of a patient at any site.
+        complete: Whether rows that miss a value are not counted.
     """
 
     rows: int
@@ -203,11 +205,13 @@ class ColumnKinds:
     few: BoolVector
     patients: int = 0
     visits: int = 1
+    complete: bool = False
 
     @property
     def of_patients(self) -> dict[str, list[int]]:
         """Rows and patients as details of a finding; none where every row is a person."""
-        return {"visits": [self.rows, self.patients]} if self.patients else {}
+        which = "complete_visits" if self.complete else "visits"
+        return {which: [self.rows, self.patients]} if self.patients else {}
 
 
 class VariableSets(Question, frozen=True):

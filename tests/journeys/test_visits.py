@@ -15,7 +15,7 @@ from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
 from cipherdag.algorithms.graphcheck.algorithm import GraphCheck
 from cipherdag.deployment.rehearsal import plan_checks
-from cipherdag.errors import ParameterError, PolicyRefusedError, SchemaError
+from cipherdag.errors import EmptyDataError, ParameterError, PolicyRefusedError, SchemaError
 from cipherdag.program.program import plan_facts
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
@@ -302,3 +302,63 @@ def test_patients_of_sites_with_few_of_them_are_not_counted():
         FedPC()
     )
     assert finding.finding.of_patients == "1,840 visits of 180 patients"
+
+
+@pytest.mark.parametrize("lacking", ["a", "b"])
+def test_a_simulated_site_without_the_column_has_persons(lacking, caplog):
+    data = three(patients=20, each=5)
+    data[lacking] = data[lacking].drop(columns="pid")
+    run = Federation.simulate(data, patient="pid").run(FedPC())
+    assert run.finding.of_patients == "300 visits of 140 patients"
+    assert f"site '{lacking}': no column says whose its rows are" in caplog.text
+
+
+@pytest.mark.follows("Did you mean '{}'?")
+@pytest.mark.follows("The columns are {}.")
+def test_a_patient_column_that_is_none_is_answered_by_names():
+    with pytest.raises(SchemaError, match="no such column") as refused:
+        Federation.simulate(three(), patient="PIDs")
+    assert refused.value.remedy == "Did you mean 'pid'?"
+    with pytest.raises(SchemaError, match="no such column") as refused:
+        Federation.simulate(three(), patient="whose")
+    assert refused.value.remedy == "The columns are pid, crp, sodium."
+    assert Federation.simulate(three(), patient="pid")
+
+
+@pytest.mark.follows("Fill in whose rows they are; or leave the column out if no person has two.")
+def test_a_site_whose_rows_have_no_key_is_refused():
+    data = three()
+    data["b"]["pid"] = None
+    with pytest.raises(EmptyDataError, match="site 'b': no row says whose it is"):
+        Federation.simulate(data, patient="pid")
+    data["b"] = data["b"].drop(columns="pid")
+    assert Federation.simulate(data, patient="pid").run(FedPC()).finding.of_patients
+
+
+def test_a_site_with_one_patient_is_warned_of(caplog):
+    data = three()
+    data["b"]["pid"] = "P-1"
+    Federation.simulate(data, patient="pid")
+    said = "site 'b', Rows are of few patients, and a site that has 10 or fewer does no test."
+    assert said in caplog.text
+
+
+def test_a_key_without_repeats_silences_no_warning(caplog):
+    data = {site: visits(site).assign(pid=range(600)) for site in "abc"}
+    Federation.simulate(data, patient="pid")
+    assert "Rows are like those before them in crp" in caplog.text
+    caplog.clear()
+    Federation.simulate(three(), patient="pid")
+    assert "Rows are like those before them" not in caplog.text
+
+
+def test_visits_that_are_counted_are_all_or_said_to_be_complete():
+    rng, data = np.random.default_rng(2), three()
+    for frame in data.values():
+        frame["sex"] = rng.choice(["f", "m"], len(frame))
+        frame.loc[frame.index < 10, "crp"] = np.nan
+    federation = Federation.simulate(data, patient="pid")
+    assert federation.run(FedPC()).finding.of_patients == "1,800 visits of 180 patients"
+    effect = Effect(treatment="sex", outcome="sodium")
+    said = "1,770 complete visits of 177 patients"
+    assert federation.run(effect).finding.of_patients == said

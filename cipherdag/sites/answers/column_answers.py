@@ -42,7 +42,7 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
     p, numbers, min_cell_size = view.n_variables, view.sides == 0, view.min_cell_size
     every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
-    persons = view.persons
+    persons = view.table.persons if question.every and view.table else view.persons
     # a site of few patients says nothing, but a bound of all sums needs every row
     shown_rows = rows if persons >= min_cell_size or question.every else 0
     missing = np.array([view.open_rows.missing(v).any() for v in range(p)], dtype=bool)

@@ -68,9 +68,10 @@ class Draft:
     written: Mapping[str, FileDescription] = field(compare=False, default_factory=dict)
 
 
-def infer_columns(
-    sources: Sequence[TableSource] | Mapping[str, TableSource], *, overlapping: bool = False
-) -> Draft:
+Sources = Sequence[TableSource] | Mapping[str, TableSource]
+
+
+def infer_columns(sources: Sources, *, overlapping: bool = False, patient: str = "") -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
     The rules, for the values of all tables together:
@@ -98,7 +99,7 @@ def infer_columns(
 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
 
-    Tables may have different columns where they are ``overlapping``.
+    Tables may have different columns where they are ``overlapping``, and any may lack ``patient``.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
@@ -116,7 +117,7 @@ def infer_columns(
         with _of_site(site):
             source, counted = as_written(given, _counted, lambda each: each.tallies.values())
             if tallies and not overlapping:
-                _check_same_columns(counted, tuple(tallies), first=by_site[0][0])
+                _check_same_columns(counted, tallies, first=by_site[0][0], but=patient)
         by_site[number - 1] = site, source
         if isinstance(source, DescribedFile) and given is not source:
             _note_written(source, written)
@@ -348,14 +349,16 @@ def _refuse_hidden(
             raise error
 
 
-def _check_same_columns(counted: _Counted, names: tuple[str, ...], *, first: str) -> None:
+def _check_same_columns(
+    counted: _Counted, tallies: Mapping[str, ColumnTally], *, first: str, but: str
+) -> None:
     one = f"site '{first}'" if first else "another of the files"
-    held = tuple(counted.tallies)
+    names, held = ([*each] for each in (tallies, counted.tallies))
     for error, verb, there, here in (
         (MissingColumnError, "has", names, held),
         (ExtraColumnError, "lacks", held, names),
     ):
         for name in there:
-            if name not in here:
+            if name not in here and name != but:
                 said, file, rows = f"{one} {verb} this column", counted.file, counted.rows
                 raise error(said, file=file, column=name, rows=rows, remedy=UNMEASURED)

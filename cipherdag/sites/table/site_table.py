@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, IndexArray
-from cipherdag.errors import ConstantColumnError, DataError, ExtraColumnError, MissingColumnError
+from cipherdag.errors import (
+    ConstantColumnError,
+    DataError,
+    EmptyDataError,
+    ExtraColumnError,
+    MissingColumnError,
+)
 from cipherdag.sites.table.cells import Cells, RawTable
 from cipherdag.sites.table.column_reader import (
     MISSING_CODE,
@@ -88,6 +94,11 @@ class SiteTable:
     def visits(self) -> int:
         """Most rows that a patient may have: 1 where every row is a person."""
         return 1 if self.patients is None else MAX_VISITS
+
+    @property
+    def persons(self) -> int:
+        """Whose rows they are: patients, or rows where every row is a person."""
+        return self.rows if self.patients is None else len(np.unique(self.patients))
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -258,7 +269,8 @@ def load_table(
             reader.raise_fault(table.location_of)
         if marks is not None:
             marks.raise_fault(table.location_of)
-        loaded = loaded if whose is None else _by_patients(loaded, whose.patients(), table, site)
+        if whose is not None:
+            loaded = _by_patients(loaded, whose.patients(), table, site)
         _check_varies(loaded, list(readers))
     except DataError as error:
         error.file, error.rows, error.site = table.file, rows, site
@@ -282,6 +294,11 @@ def _by_patients(
     loaded: SiteTable, patients: IndexArray, table: RawTable, site: str | None
 ) -> SiteTable:
     taken = rows_taken(patients, table.location_of, site=site)
+    if not len(taken):
+        raise EmptyDataError(
+            "no row says whose it is",
+            remedy="Fill in whose rows they are; or leave the column out if no person has two.",
+        )
     check_row_count(len(taken), file=table.file, site=site)
     whole = replace(loaded, patients=patients)
     return whole if len(taken) == loaded.rows else whole.take(taken)
