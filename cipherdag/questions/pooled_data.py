@@ -208,6 +208,11 @@ class ColumnKinds:
     complete: bool = False
 
     @property
+    def repeats(self) -> bool:
+        """Whether some patient has two rows."""
+        return 0 < self.patients < self.rows
+
+    @property
     def of_patients(self) -> dict[str, list[int]]:
         """Rows and patients as details of a finding; none where every row is a person."""
         which = "complete_visits" if self.complete else "visits"
@@ -291,6 +296,8 @@ class Tables(VariableSets, frozen=True, tag="tables"):
 class Moments(OnScales, Question, frozen=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
+    Where rows are visits, each counts as much less as rows of a patient are alike, and rows are the
+    sum of these weights, a whole number; columns are ``centred`` then.
     The answer has the site's rows, the sums, and the products of columns i <= j row by row. Where
     ``centred``, it also has the rows times the binary logarithm of every column's variance.
 
@@ -314,6 +321,7 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         *coarse(Quantity.WITHIN, Quantity.VARIANCES),
     )
     resamplable = True
+    by_patient = True
 
     n_variables: int
     variables: bytes

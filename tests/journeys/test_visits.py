@@ -65,6 +65,22 @@ def test_columns_that_are_alike_within_patients_get_no_edge():
     assert wrong["by patient"] == 0
 
 
+@pytest.mark.parametrize("reveal", ["auto", "bits"])
+def test_scores_of_visits_join_nothing_and_find_what_there_is(reveal):
+    wrong, boss = {"by row": 0, "by patient": 0}, FedBOSS(reveal=reveal)
+    for seed in range(5):
+        data = three(seed=seed, each=40, shared=3.0)
+        rows = {site: frame.drop(columns="pid") for site, frame in data.items()}
+        wrong["by row"] += len(Federation.simulate(rows).run(boss).graph.edges)
+        by_patient = Federation.simulate(data, patient="pid").run(boss)
+        wrong["by patient"] += len(by_patient.graph.edges)
+    assert wrong["by row"] >= 1
+    assert wrong["by patient"] == 0
+    assert by_patient.finding.of_patients == "7,200 visits of 180 patients"
+    run = Federation.simulate(three(slope=0.7), patient="pid").run(boss)
+    assert len(run.graph.edges) == 1
+
+
 def test_a_dependence_of_visits_is_still_found():
     run = Federation.simulate(three(slope=0.5), patient="pid").run(FedPC())
     assert len(run.graph.edges) == 1
@@ -72,7 +88,10 @@ def test_a_dependence_of_visits_is_still_found():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [FedPC(), FedPC(reveal="sums"), FedFCI(), FedPC(bootstrap=3)],
+    [
+        *(FedPC(), FedPC(reveal="sums"), FedFCI(), FedPC(bootstrap=3)),
+        *(FedBOSS(), FedBOSS(reveal="bits"), FedBOSS(bootstrap=3)),
+    ],
     ids=lambda one: f"{one.name}-{one.reveal}-{one.bootstrap}",
 )
 def test_with_unique_keys_a_run_is_the_same(algorithm):
@@ -121,7 +140,7 @@ def test_no_byte_that_leaves_or_is_kept_holds_a_key(tmp_path, caplog):
     data["a"].loc[3, "pid"] = None
     sites = Federation.simulate(data, patient="pid")
     federation = type(sites)(sites=sites.sites, wire=Listening)
-    for algorithm in (FedPC(reveal="sums"), FedPC(bootstrap=2)):
+    for algorithm in (FedPC(reveal="sums"), FedPC(bootstrap=2), FedBOSS(), FedBOSS(reveal="bits")):
         run = federation.run(algorithm)
         run.save(tmp_path / str(len(said)))
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
@@ -154,9 +173,14 @@ def test_a_split_tears_no_patient_apart():
     assert sum(map(len, first)) == 600
 
 
-@pytest.mark.follows('Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), Effect or')
+@pytest.mark.follows('Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), FedBOSS')
 @pytest.mark.parametrize(
-    "algorithm", [FedPC(evidence="fisher"), FedPC(evidence="vote", reveal="sums"), FedBOSS()]
+    "algorithm",
+    [
+        FedPC(evidence="fisher"),
+        FedPC(evidence="vote", reveal="sums"),
+        FedBOSS(within_sites=False),
+    ],
 )
 def test_evidence_that_takes_rows_for_persons_is_refused(algorithm):
     federation = Federation.simulate(three(patients=15), patient="pid")

@@ -18,14 +18,16 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, VariableSets
-from cipherdag.questions.question import Resampled
+from cipherdag.questions.question import BY_PATIENT, Resampled
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.answers.visits import COUNTS_ROWS
 from cipherdag.sites.compute.descriptions.location_scale_hints import column_hints, moments_of
 from cipherdag.sites.compute.descriptions.shares import share_summands
+from cipherdag.sites.compute.patients import standard_columns, visit_weights
 
 LEAST_STRATUM = 2  # rows that a site needs to be compared with others
 MOST_COUNTED = 256
@@ -83,7 +85,12 @@ def moments(question: Moments, view: SiteView) -> FloatVector:
     view.spend(len(positions) * (len(positions) + 1) // 2)
     weighted = question.centred and view.min_cell_size > 1
     weights = view.cell_keys.weights(view.rows) if weighted else None
-    return moments_of(question, view.values, weights, view.device)
+    worth = None
+    if view.visits > 1:
+        if not question.centred:
+            raise PolicyRefusedError(COUNTS_ROWS, remedy=BY_PATIENT)
+        worth = visit_weights(standard_columns(view.values[:, positions]), view.open_rows.patients)
+    return moments_of(question, view.values, weights, view.device, worth)
 
 
 @answers(SmallCells)

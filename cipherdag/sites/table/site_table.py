@@ -92,8 +92,8 @@ class SiteTable:
 
     @property
     def visits(self) -> int:
-        """Most rows that a patient may have: 1 where every row is a person."""
-        return 1 if self.patients is None else MAX_VISITS
+        """Most rows that a patient may have: 1 where none has two."""
+        return MAX_VISITS if self.persons < self.rows else 1
 
     @property
     def persons(self) -> int:
