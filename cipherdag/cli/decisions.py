@@ -35,8 +35,12 @@ def site_approve(
 
     If the policy's `approvers` is 2 or more, as many persons approve it, each with a --name.
     """
+    from cipherdag.sites.study.doctor import question_of_visits
+
     approvals = folder.approvals()
     asked = approvals.find(session)
+    for question in question_of_visits(folder):
+        click.echo(question, err=as_json)
     if asked.consider:
         click.echo(f"Consider: {asked.consider}.", err=as_json)
         if not yes:

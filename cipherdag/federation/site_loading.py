@@ -27,7 +27,8 @@ from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
 from cipherdag.sites.table.data_frame import parts_by
-from cipherdag.sites.table.names import normalise_name
+from cipherdag.sites.table.names import check_column, normalise_name
+from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
@@ -102,11 +103,12 @@ def load_sites(
         resolved = _drafted(data, marks, labels, overlapping=min_group_size > 0)
     else:
         resolved = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    resolved = resolved.with_patients(patient)
     if min_group_size:
         resolved = _overlapping(data, resolved, min_group_size)
-    resolved = resolved.with_interventions(interventions).with_patients(patient)
+    resolved = resolved.with_interventions(interventions)
     resolved = resolved.with_labels(labels) if labels else resolved
-    tables = {name: load_table(each, resolved, site=name or None) for name, each in data.items()}
+    tables = _loaded(data, resolved)
     if drafted and constants:
         tables = without_constants(tables)
     tables = with_relations(tables) if relations else tables
@@ -117,6 +119,26 @@ def load_sites(
         log.warning(
             "to declare what is meant, edit what `cipherdag schema infer` drafts; give it as schema"
         )
+    return tables
+
+
+def _loaded(data: Mapping[str, Data], schema: Schema) -> dict[str, SiteTable]:
+    """The tables; where one lacks the column of patients each of its rows counts as a person."""
+    lacking: list[str] = []
+    if schema.patient is not None:
+        for name, source in data.items():
+            with open_table(schema.described(source), site=name or None) as table:
+                lacking += [name] * (schema.patient.name not in table.names)
+    tables = {}
+    for name, source in data.items():
+        persons = schema
+        if name in lacking and len(lacking) < len(data):
+            columns = tuple(column for column in schema.columns if column is not schema.patient)
+            persons = replace(schema, columns=columns)
+        tables[name] = replace(load_table(source, persons, site=name or None), schema=schema)
+    if 0 < len(lacking) < len(data):
+        where = named_together("site", lacking)
+        log.warning("%s: no column says whose its rows are, so that each counts as a person", where)
     return tables
 
 
@@ -144,9 +166,12 @@ def _drafted(
     overlapping: bool,
 ) -> Schema:
     """A schema from all data together; any column may be constant at a site."""
-    draft = infer_columns(data, overlapping=overlapping)
+    *_, patient = named = [normalise_name(each or "") for each in marks]
+    draft = infer_columns(data, overlapping=overlapping, patient=patient)
+    for mark in filter(None, named):
+        check_column(mark, [column.name for column in draft.columns])
     draft = _all_categories(draft) if labels else draft
-    named, unclear = {normalise_name(each or "") for each in marks}, []
+    unclear = []
     for column in draft.columns:
         if column.kind != "ignore" or column.name in named:
             continue

@@ -149,8 +149,11 @@ class Finding(ABC):
     @property
     def of_patients(self) -> str:
         """Whose rows they are, if visits: "12,400 visits of 1,803 patients"; else empty."""
-        rows, patients = self.details.get("visits", (0, 0))
-        return f"{rows:,} visits of {patients:,} patients" if patients else ""
+        for key in ("visits", "complete_visits"):
+            if key in self.details:
+                rows, patients = self.details[key]
+                return f"{rows:,} {key.replace('_', ' ')} of {patients:,} patients"
+        return ""
 
     @property
     def opens_bits(self) -> bool:

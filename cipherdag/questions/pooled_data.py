@@ -151,6 +151,7 @@ class Columns(Question, frozen=True, tag="columns"):
             few=few if self.few else np.zeros(p, dtype=bool),
             patients=int(sum(map(np.sum, patients))),
             visits=self.visits,
+            complete=bool(flags[p] and categories.any()) and not self.every,
         )
         self._check(kinds)
         return kinds
@@ -184,6 +185,7 @@ class ColumnKinds:
             sums are counts; False where not asked.
         patients: Whose rows they are; 0 where every row is a person.
         visits: Most rows of a patient at any site.
+        complete: Whether rows that miss a value are not counted.
     """
 
     rows: int
@@ -197,11 +199,18 @@ class ColumnKinds:
     few: BoolVector
     patients: int = 0
     visits: int = 1
+    complete: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some patient has two rows."""
+        return 0 < self.patients < self.rows
 
     @property
     def of_patients(self) -> dict[str, list[int]]:
         """Rows and patients as details of a finding; none where every row is a person."""
-        return {"visits": [self.rows, self.patients]} if self.patients else {}
+        which = "complete_visits" if self.complete else "visits"
+        return {which: [self.rows, self.patients]} if self.patients else {}
 
 
 class VariableSets(Question, frozen=True):
@@ -280,6 +289,8 @@ class Tables(VariableSets, frozen=True, tag="tables"):
 class Moments(OnScales, Question, frozen=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
+    Where rows are visits, each counts as much less as rows of a patient are alike, and rows are the
+    sum of these weights, a whole number; columns are ``centred`` then.
     The answer has the site's rows, the sums, and the products of columns i <= j row by row. Where
     ``centred``, it also has the rows times the binary logarithm of every column's variance.
 
@@ -301,6 +312,7 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         *coarse(Quantity.WITHIN, Quantity.VARIANCES),
     )
     resamplable = True
+    by_patient = True
 
     n_variables: int
     variables: bytes

@@ -30,8 +30,8 @@ from cipherdag.questions.encodings import Encoding, segments
 MAX_REPLICATES = 1000
 """Most resamples of its rows that a site draws in a run."""
 BY_PATIENT = (
-    'Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), Effect or Describe, or '
-    "give the site one row a patient."
+    'Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), FedBOSS within sites, '
+    "Effect or Describe, or give the site one row a patient."
 )
 """What to do where an algorithm takes rows for persons, and they are visits of patients."""
 MOST_VISITS = 1000

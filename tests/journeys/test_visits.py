@@ -15,7 +15,7 @@ from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.algorithms.fedfci.algorithm import FedFCI
 from cipherdag.algorithms.graphcheck.algorithm import GraphCheck
 from cipherdag.deployment.rehearsal import plan_checks
-from cipherdag.errors import ParameterError, PolicyRefusedError, SchemaError
+from cipherdag.errors import EmptyDataError, ParameterError, PolicyRefusedError, SchemaError
 from cipherdag.program.program import plan_facts
 from cipherdag.program.replay import Replay
 from cipherdag.program.run import run_program
@@ -65,6 +65,22 @@ def test_columns_that_are_alike_within_patients_get_no_edge():
     assert wrong["by patient"] == 0
 
 
+@pytest.mark.parametrize("reveal", ["auto", "bits"])
+def test_scores_of_visits_join_nothing_and_find_what_there_is(reveal):
+    wrong, boss = {"by row": 0, "by patient": 0}, FedBOSS(reveal=reveal)
+    for seed in range(5):
+        data = three(seed=seed, each=40, shared=3.0)
+        rows = {site: frame.drop(columns="pid") for site, frame in data.items()}
+        wrong["by row"] += len(Federation.simulate(rows).run(boss).graph.edges)
+        by_patient = Federation.simulate(data, patient="pid").run(boss)
+        wrong["by patient"] += len(by_patient.graph.edges)
+    assert wrong["by row"] >= 1
+    assert wrong["by patient"] == 0
+    assert by_patient.finding.of_patients == "7,200 visits of 180 patients"
+    run = Federation.simulate(three(slope=0.7), patient="pid").run(boss)
+    assert len(run.graph.edges) == 1
+
+
 def test_a_dependence_of_visits_is_still_found():
     run = Federation.simulate(three(slope=0.5), patient="pid").run(FedPC())
     assert len(run.graph.edges) == 1
@@ -72,7 +88,10 @@ def test_a_dependence_of_visits_is_still_found():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [FedPC(), FedPC(reveal="sums"), FedFCI(), FedPC(bootstrap=3)],
+    [
+        *(FedPC(), FedPC(reveal="sums"), FedFCI(), FedPC(bootstrap=3)),
+        *(FedBOSS(), FedBOSS(reveal="bits"), FedBOSS(bootstrap=3)),
+    ],
     ids=lambda one: f"{one.name}-{one.reveal}-{one.bootstrap}",
 )
 def test_with_unique_keys_a_run_is_the_same(algorithm):
@@ -121,7 +140,7 @@ def test_no_byte_that_leaves_or_is_kept_holds_a_key(tmp_path, caplog):
     data["a"].loc[3, "pid"] = None
     sites = Federation.simulate(data, patient="pid")
     federation = type(sites)(sites=sites.sites, wire=Listening)
-    for algorithm in (FedPC(reveal="sums"), FedPC(bootstrap=2)):
+    for algorithm in (FedPC(reveal="sums"), FedPC(bootstrap=2), FedBOSS(), FedBOSS(reveal="bits")):
         run = federation.run(algorithm)
         run.save(tmp_path / str(len(said)))
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
@@ -154,9 +173,14 @@ def test_a_split_tears_no_patient_apart():
     assert sum(map(len, first)) == 600
 
 
-@pytest.mark.follows('Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), Effect or')
+@pytest.mark.follows('Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), FedBOSS')
 @pytest.mark.parametrize(
-    "algorithm", [FedPC(evidence="fisher"), FedPC(evidence="vote", reveal="sums"), FedBOSS()]
+    "algorithm",
+    [
+        FedPC(evidence="fisher"),
+        FedPC(evidence="vote", reveal="sums"),
+        FedBOSS(within_sites=False),
+    ],
 )
 def test_evidence_that_takes_rows_for_persons_is_refused(algorithm):
     federation = Federation.simulate(three(patients=15), patient="pid")
@@ -302,3 +326,63 @@ def test_patients_of_sites_with_few_of_them_are_not_counted():
         FedPC()
     )
     assert finding.finding.of_patients == "1,840 visits of 180 patients"
+
+
+@pytest.mark.parametrize("lacking", ["a", "b"])
+def test_a_simulated_site_without_the_column_has_persons(lacking, caplog):
+    data = three(patients=20, each=5)
+    data[lacking] = data[lacking].drop(columns="pid")
+    run = Federation.simulate(data, patient="pid").run(FedPC())
+    assert run.finding.of_patients == "300 visits of 140 patients"
+    assert f"site '{lacking}': no column says whose its rows are" in caplog.text
+
+
+@pytest.mark.follows("Did you mean '{}'?")
+@pytest.mark.follows("The columns are {}.")
+def test_a_patient_column_that_is_none_is_answered_by_names():
+    with pytest.raises(SchemaError, match="no such column") as refused:
+        Federation.simulate(three(), patient="PIDs")
+    assert refused.value.remedy == "Did you mean 'pid'?"
+    with pytest.raises(SchemaError, match="no such column") as refused:
+        Federation.simulate(three(), patient="whose")
+    assert refused.value.remedy == "The columns are pid, crp, sodium."
+    assert Federation.simulate(three(), patient="pid")
+
+
+@pytest.mark.follows("Fill in whose rows they are; or leave the column out if no person has two.")
+def test_a_site_whose_rows_have_no_key_is_refused():
+    data = three()
+    data["b"]["pid"] = None
+    with pytest.raises(EmptyDataError, match="site 'b': no row says whose it is"):
+        Federation.simulate(data, patient="pid")
+    data["b"] = data["b"].drop(columns="pid")
+    assert Federation.simulate(data, patient="pid").run(FedPC()).finding.of_patients
+
+
+def test_a_site_with_one_patient_is_warned_of(caplog):
+    data = three()
+    data["b"]["pid"] = "P-1"
+    Federation.simulate(data, patient="pid")
+    said = "site 'b', Rows are of few patients, and a site that has 10 or fewer does no test."
+    assert said in caplog.text
+
+
+def test_a_key_without_repeats_silences_no_warning(caplog):
+    data = {site: visits(site).assign(pid=range(600)) for site in "abc"}
+    Federation.simulate(data, patient="pid")
+    assert "Rows are like those before them in crp" in caplog.text
+    caplog.clear()
+    Federation.simulate(three(), patient="pid")
+    assert "Rows are like those before them" not in caplog.text
+
+
+def test_visits_that_are_counted_are_all_or_said_to_be_complete():
+    rng, data = np.random.default_rng(2), three()
+    for frame in data.values():
+        frame["sex"] = rng.choice(["f", "m"], len(frame))
+        frame.loc[frame.index < 10, "crp"] = np.nan
+    federation = Federation.simulate(data, patient="pid")
+    assert federation.run(FedPC()).finding.of_patients == "1,800 visits of 180 patients"
+    effect = Effect(treatment="sex", outcome="sodium")
+    said = "1,770 complete visits of 177 patients"
+    assert federation.run(effect).finding.of_patients == said

@@ -124,6 +124,10 @@ class FedBOSS(ScoreSettings):
         """Refuse what does not go together."""
         require(self.reveal != "bits" or self.within_sites, "reveal bits needs within_sites")
 
+    def check_visits(self, visits: int) -> None:
+        """Refuse visits where rows of all sites are scored as if of one site."""
+        Algorithm.check_visits(self, 1 if self.within_sites else visits)
+
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns a `FedBOSSOutcome`.
 
@@ -202,7 +206,11 @@ class FedBOSS(ScoreSettings):
         constraints = (self.knowledge or Knowledge()).over(facts.names)
         opens_sums = self.reveal != "bits"  # only sums need a unit and an origin per column
         question = Columns(
-            n_variables=facts.n_variables, max_rows=self.max_rows, few=opens_sums, marks=opens_sums
+            n_variables=facts.n_variables,
+            max_rows=self.max_rows,
+            few=opens_sums,
+            marks=opens_sums,
+            visits=facts.visits,
         )
         columns = question.read((yield question))
         by_default = self.opened_of_categories == "bits" and facts.n_sites >= FEWEST_SITES
@@ -257,6 +265,7 @@ class FedBOSS(ScoreSettings):
             constraints=constraints,
             incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
             rows=columns.rows,
+            of_patients=columns.of_patients,
         )
 
     def _class_of(self, dag: Dag, constraints: Constraints) -> BoolMatrix:
@@ -271,7 +280,7 @@ class FedBOSS(ScoreSettings):
     ) -> Searching:
         budget = self.budget
         bounds = {"min_contributors": facts.min_contributors, "max_rows": self.max_rows}
-        compared = None if resampled else columns
+        compared = None if resampled or columns.repeats else columns
         scores, marginal = yield from gather_two(
             self.open_scores(columns, facts.n_sites, budget),
             marginal_differences(compared, **bounds),
@@ -298,6 +307,7 @@ class FedBOSS(ScoreSettings):
             constraints=constraints,
             incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
             rows=columns.rows,
+            of_patients=columns.of_patients,
             differences=(*marginal, *given),
             moments=scores if isinstance(scores, MomentScores) else None,
         )

@@ -84,6 +84,7 @@ class FedBOSSOutcome:
         constraints: The background knowledge; None for none.
         incomplete: Columns that miss values at some site.
         rows: Rows of all sites.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
         differences: Tests of every variable for differences between the sites.
         moments: The correlations and rows that scores were computed from; None of other scores.
     """
@@ -101,6 +102,7 @@ class FedBOSSOutcome:
     constraints: Constraints | None = field(repr=False, default=None)
     incomplete: tuple[int, ...] = ()
     rows: int = 0
+    of_patients: Mapping[str, Any] = field(default_factory=dict)
     differences: tuple[SiteDifference, ...] = ()
     moments: MomentScores | None = field(repr=False, default=None)
 
@@ -122,6 +124,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         scored
         | {"cut_short": outcome.cut_short}
         | row_details(outcome.rows, [names[v] for v in outcome.incomplete])
+        | dict(outcome.of_patients)
     )
     if outcome.differences:
         details[DIFFERING] = details_of(outcome.differences, names)

@@ -119,7 +119,9 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             max_rows=self.max_rows,
             n_sites=n_sites if self.within_sites else None,
         )
-        require_possible("moments", "other rows than there are", holds=rows == columns.rows)
+        require_possible(
+            "moments", "other rows than there are", holds=rows == columns.rows or columns.repeats
+        )
         return MomentScores(
             correlations,
             rows - n_sites * self.within_sites,

@@ -108,12 +108,14 @@ def _summary(
 def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
     from cipherdag.sites.policy.plan_account import differences
+    from cipherdag.sites.study.doctor import question_of_visits
 
     approvals = folder.approvals()
     asked = approvals.runs()
     if not asked:
         return []
     rows = []
+    unanswered = question_of_visits(folder) if any(map(approvals.waits, asked)) else []
     for run in asked:
         account = plan_in_words(folder, run.plan)
         # whichever asked first: a coordinator chooses the order in which plans ask
@@ -126,7 +128,7 @@ def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
         decision += [f"{_DENIED}{each.note}" for each in run.decisions if each.note]
         state: str = run.decision
         if approvals.waits(run):
-            decision += [approvals.deadline(run)]
+            decision += [*unanswered, approvals.deadline(run)]
         elif state == "waits":
             state = "expired"
         rows.append(

@@ -26,7 +26,9 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     times the log determinant of their correlations, less a quarter of ``discount`` k (k - 1) for k
     variables. Of both kinds: the value of the categories, plus that of the numbers' residual
     correlations after regression on an indicator of every category, less ``discount`` / 2 for every
-    coefficient. The rows are those without a missing value in any column.
+    coefficient. The rows are those without a missing value in any column. Where they are visits,
+    the value is divided by their design effect (`cipherdag.sites.compute.patients`), the discount
+    is not.
 
     A site that restricts small counts refuses: there likelihoods are compared alone
     (`ScoreComparisons`).
@@ -41,6 +43,7 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
 
     discloses = rounded(Quantity.LIKELIHOODS)
     resamplable = True
+    by_patient = True
 
     n_variables: int
     counts: tuple[int, ...]

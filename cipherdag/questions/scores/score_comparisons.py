@@ -30,6 +30,7 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
     """
 
     discloses = bits(Quantity.HIGHER)
+    by_patient = True
 
     question: LogLikelihoods
     grid_bits: int

@@ -18,14 +18,15 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, VariableSets
-from cipherdag.questions.question import Resampled
+from cipherdag.questions.question import BY_PATIENT, Resampled
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.questions.verdicts import Verdicts
-from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.registry import COUNTS_ROWS, answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.descriptions.location_scale_hints import column_hints, moments_of
 from cipherdag.sites.compute.descriptions.shares import share_summands
+from cipherdag.sites.compute.patients import standard_columns, visit_weights
 
 LEAST_STRATUM = 2  # rows that a site needs to be compared with others
 MOST_COUNTED = 256
@@ -41,7 +42,7 @@ def kinds(question: Columns, view: SiteView) -> FloatVector:
     p, numbers, min_cell_size = view.n_variables, view.sides == 0, view.min_cell_size
     every = len(view.all_rows)
     rows = max(every, min_cell_size) if question.every else view.rows
-    persons = view.persons
+    persons = view.table.persons if question.every and view.table else view.persons
     # a site of few patients says nothing, but a bound of all sums needs every row
     shown_rows = rows if persons >= min_cell_size or question.every else 0
     missing = np.array([view.open_rows.missing(v).any() for v in range(p)], dtype=bool)
@@ -81,7 +82,12 @@ def moments(question: Moments, view: SiteView) -> FloatVector:
     view.spend(len(positions) * (len(positions) + 1) // 2)
     weighted = question.centred and view.min_cell_size > 1
     weights = view.cell_keys.weights(view.rows) if weighted else None
-    return moments_of(question, view.values, weights, view.device)
+    worth = None
+    if view.visits > 1:
+        if not question.centred:
+            raise PolicyRefusedError(COUNTS_ROWS, remedy=BY_PATIENT)
+        worth = visit_weights(standard_columns(view.values[:, positions]), view.open_rows.patients)
+    return moments_of(question, view.values, weights, view.device, worth)
 
 
 @answers(SmallCells)

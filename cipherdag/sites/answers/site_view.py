@@ -232,9 +232,9 @@ class SiteView:
         """Whose visit each of all rows is, shape (n,); None where every row is a person."""
         return None if self.table is None else self.table.patients
 
-    @property
+    @cached_property
     def visits(self) -> int:
-        """How many rows a patient may have; 1 where every row is a person."""
+        """How many rows a patient may have; 1 where none has two."""
         return 1 if self.table is None else self.table.visits
 
     @cached_property

@@ -22,6 +22,8 @@ from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 
 FEWEST_LEFT = 10
 """Fewest patients less 1 and coefficients of a site that does a test."""
+MOST_COMPARED = 32
+"""Columns of which products are compared."""
 
 
 class PatientSums(NamedTuple):
@@ -80,6 +82,65 @@ class Repeats(NamedTuple):
         rows = terms[self.rows]
         whole = np.add.reduceat(rows, self.first) if len(rows) else rows
         return self.factor() ** 2 * float(((whole**2).sum(axis=1) ** 2).sum())
+
+
+def standard_columns(columns: FloatMatrix) -> FloatMatrix:
+    """Columns, shape (n, K), with mean 0 and variance 1; 0 where one does not vary."""
+    centred = columns - columns.mean(axis=0)
+    spread = centred.std(axis=0)
+    return np.where(spread > 0.0, centred / np.where(spread > 0.0, spread, 1.0), 0.0)
+
+
+def design_effect(columns: FloatMatrix, variable: IndexArray, patients: IndexArray) -> float:
+    """By how much repeats enlarge the variance of a covariance at most, 1 without repeats.
+
+    It is the largest ratio of (sum of u)^2 by patient to u^2, for products u of two columns, and at
+    most what columns have that are the same at all visits; with few patients it is that. Of many
+    columns those are looked at that are most alike within patients.
+
+    Args:
+        columns: Standardised numbers, and indicators of categories, shape (n, K).
+        variable: Of which variable each is, shape (K,).
+        patients: Whose visit each row is, shape (n,).
+    """
+    order = np.argsort(patients, kind="stable")
+    first = np.flatnonzero(np.diff(patients[order], prepend=-1))
+    if len(first) == len(order):
+        return 1.0
+    visits, ordered = np.diff(first, append=len(order)), columns[order]
+    stable = float((visits**2).sum()) / len(order) * len(first) / max(len(first) - 1, 1)
+    if len(first) - 1 < FEWEST_LEFT:
+        return stable
+    resembling = (np.add.reduceat(ordered, first) ** 2).sum(axis=0)
+    chosen = np.argsort(-resembling, kind="stable")[:MOST_COMPARED]
+    ordered, variable = ordered[:, chosen], variable[chosen]
+    largest = 1.0
+    for position in range(len(chosen)):
+        products = ordered[:, position, None] * ordered
+        whole = (np.add.reduceat(products, first) ** 2).sum(axis=0)
+        alone = (products**2).sum(axis=0)
+        others = (variable != variable[position]) & (alone > 0.0)
+        largest = max(largest, float((whole[others] / alone[others]).max(initial=1.0)))
+    return min(largest * len(first) / (len(first) - 1), stable)
+
+
+def visit_weights(columns: FloatMatrix, patients: IndexArray | None) -> FloatVector | None:
+    """Weights of rows that are visits, shape (n,), which add up to rows as if of one each.
+
+    A patient of k visits weighs k / (1 + (k - 1) r), where r is 0 if no two columns are alike
+    within patients, and 1 if two are the same at all visits. None where no patient has two rows.
+
+    Args:
+        columns: Standardised numbers, shape (n, K).
+        patients: Whose visit each row is, shape (n,).
+    """
+    if patients is None or len(np.unique(patients)) == len(patients):
+        return None
+    visits = np.bincount(patients)[patients]
+    beyond = design_effect(columns, np.arange(columns.shape[1]), patients) - 1.0
+    shared = min(beyond / float((visits - 1.0).mean()), 1.0)
+    weights = 1.0 / (1.0 + (visits - 1.0) * shared)
+    return np.asarray(weights * (np.floor(weights.sum()) / weights.sum()))
 
 
 @dataclass(frozen=True)

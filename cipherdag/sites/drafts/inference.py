@@ -76,11 +76,11 @@ class Draft:
     written: Mapping[str, FileDescription] = field(compare=False, default_factory=dict)
 
 
+Sources = Sequence[TableSource] | Mapping[str, TableSource]
+
+
 def infer_columns(
-    sources: Sequence[TableSource] | Mapping[str, TableSource],
-    *,
-    overlapping: bool = False,
-    fewest: int = 0,
+    sources: Sources, *, overlapping: bool = False, patient: str = "", fewest: int = 0
 ) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
@@ -109,8 +109,9 @@ def infer_columns(
 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
 
-    Tables may have different columns where they are ``overlapping``. The ``shared`` columns have no
-    category that less than the ``fewest`` rows hold; see `withholding`.
+    Tables may have different columns where they are ``overlapping``, and any may lack ``patient``.
+    The ``shared`` columns have no category that less than the ``fewest`` rows hold; see
+    `withholding`.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
@@ -125,7 +126,7 @@ def infer_columns(
             if fewest:
                 refuse_values_as_names(counted.tallies, counted.file)
             if data.tallies and not overlapping:
-                _check_same_columns(counted, tuple(data.tallies), first=by_site[0][0])
+                _check_same_columns(counted, data.tallies, first=by_site[0][0], but=patient)
         by_site[number - 1] = site, source
         if isinstance(source, DescribedFile) and given is not source:
             _note_written(source, data.written)
@@ -336,14 +337,16 @@ def _note_written(file: DescribedFile, written: dict[str, FileDescription]) -> N
         )
 
 
-def _check_same_columns(counted: Counted, names: tuple[str, ...], *, first: str) -> None:
+def _check_same_columns(
+    counted: Counted, tallies: Mapping[str, ColumnTally], *, first: str, but: str
+) -> None:
     one = f"site '{first}'" if first else "another of the files"
-    held = tuple(counted.tallies)
+    names, held = ([*each] for each in (tallies, counted.tallies))
     for error, verb, there, here in (
         (MissingColumnError, "has", names, held),
         (ExtraColumnError, "lacks", held, names),
     ):
         for name in there:
-            if name not in here:
+            if name not in here and name != but:
                 said, file, rows = f"{one} {verb} this column", counted.file, counted.rows
                 raise error(said, file=file, column=name, rows=rows, remedy=UNMEASURED)

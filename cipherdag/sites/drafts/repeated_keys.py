@@ -9,6 +9,7 @@ Leaks:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -28,6 +29,13 @@ LEAST_REPEATED, MOST_REPEATED = 1.05, 50.0
 """Rows a value between which values may be patients."""
 MOST_LOOKED_AT = 20
 """Columns, at most, whose values are held."""
+HAVE_DIGITS = 0.5
+"""Share of a key's values that have a digit, which words have not."""
+_CODES = re.compile(
+    r"(?<![a-z])(atc|concept|cpt|diag|diagnos[ei]s?|drg|drug|icd|loinc|ops|plz|post(al|code|leitzahl)"
+    r"|snomed|zip|zipcode)(?![a-z])"
+)
+"""Words in names of columns whose values are what many persons have."""
 
 
 def key_suspicions(
@@ -44,14 +52,16 @@ def key_suspicions(
         return
     study = {entry.name: _standard(ranked(entry)) for entry in column_values([table])}
     described = table.schema.described(source)
-    for name, groups in _groups(described, columns[:MOST_LOOKED_AT]).items():
+    groups_of = _groups(described, columns[:MOST_LOOKED_AT])
+    codes = [groups for name, groups in groups_of.items() if _is_code(name)]
+    for name, groups in groups_of.items():
         sizes = np.bincount(groups[groups >= 0])
-        if len(groups) != table.rows or len(sizes) < FEWEST_KEYS:
+        if len(groups) != table.rows or len(sizes) < FEWEST_KEYS or _is_code(name):
             continue
         if not LEAST_REPEATED <= sizes.mean() <= MOST_REPEATED:
             continue
         agreeing = [v for v, values in study.items() if v != name and _agrees(values, groups)]
-        if agreeing:
+        if agreeing and not any(_follows(groups, each) for each in codes):
             yield (
                 name,
                 Suspicion(
@@ -65,30 +75,56 @@ def key_suspicions(
 
 
 def possible_keys(schema: Schema) -> list[str]:
-    """Names of the columns that a draft has no use for, or takes for numbers."""
-    kinds, columns = ("ignore", "continuous"), schema.columns
-    return [column.name for column in columns if column.kind in kinds and not column.date]
+    """Names of the columns that a draft has no use for, or takes for numbers or many categories."""
+    kinds = ("ignore", "discrete", "continuous")
+    columns = sorted(schema.columns, key=lambda column: column.kind != "ignore")
+    return [
+        column.name
+        for column in columns
+        if column.kind in kinds
+        and not column.date
+        and (column.kind != "discrete" or len(column.categories) >= FEWEST_KEYS)
+    ]
+
+
+def _is_code(name: str) -> bool:
+    """Whether a column is called as codes are, such as those of diagnoses."""
+    return _CODES.search(name.lower()) is not None
+
+
+def _follows(groups: IndexArray, code: IndexArray) -> bool:
+    """Whether rows of one code are of one group, for codes that repeat."""
+    pairs = np.unique(np.column_stack([code, groups]), axis=0)
+    return len(pairs) == len(np.unique(code)) < len(code)
 
 
 def _groups(source: TableSource, columns: Sequence[str]) -> Mapping[str, IndexArray]:
-    """The group of every row by each column, in the order of its values, -1 where missing."""
+    """The group of every row by each column, in the order of its values, -1 where missing.
+
+    Columns of words, and of numbers that are not whole, are left out.
+    """
     with open_table(source) as table:
         positions = {name: table.names.index(name) for name in columns if name in table.names}
-        numbers: dict[str, dict[str, int]] = {name: {"": -1} for name in positions}
+        texts_of: dict[str, dict[str, int]] = {name: {"": -1} for name in positions}
         blocks: dict[str, list[IndexArray]] = {name: [] for name in positions}
         for chunk in table.chunks:
             for name, position in positions.items():
-                cells, seen = chunk[position].as_text(), numbers[name]
+                cells, seen = chunk[position].as_text(), texts_of[name]
                 normal = map(normalise_value, cells.texts)
                 block = np.array([seen.setdefault(text, len(seen) - 1) for text in normal])
                 blocks[name].append(block if cells.index is None else block[cells.index])
     groups = {}
-    for name, seen in numbers.items():
+    for name, seen in texts_of.items():
         texts = [*seen][1:]
         parsed = [parse_number(text) for text in texts]
+        numbers = [number for number in parsed if number is not None]
+        if not all(map(float.is_integer, numbers)):
+            continue
+        if sum(any(map(str.isdigit, text)) for text in texts) < HAVE_DIGITS * len(texts):
+            continue
         order = sorted(range(len(texts)), key=lambda at: texts[at])
-        if all(number is not None for number in parsed):
-            order = np.argsort(np.array(parsed, dtype=np.float64), kind="stable").tolist()
+        if len(numbers) == len(texts):
+            order = np.argsort(np.array(numbers), kind="stable").tolist()
         rank = np.append(np.argsort(order), -1).astype(np.int64)
         groups[name] = rank[np.concatenate(blocks[name]).astype(np.int64)]
     return groups
@@ -112,6 +148,8 @@ def _agrees(values: FloatVector, groups: IndexArray) -> bool:
     if not pairs or not next_pairs:
         return False
     within = (sums**2 - squares).sum() / pairs
-    between = (sums[1:] * sums[:-1]).sum() / next_pairs
-    more = min(within, within - between)
+    # half of the squared differences of two rows, of one group and of one and the next
+    nearer = (counts * squares - sums**2).sum() / pairs
+    farther = counts[1:] * squares[:-1] + counts[:-1] * squares[1:] - 2.0 * sums[1:] * sums[:-1]
+    more = min(within, farther.sum() / (2.0 * next_pairs) - nearer)
     return bool(more > max(SERIAL, BEYOND_CHANCE / (pairs / 2.0) ** 0.5))

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.pages.numerals import first_of
+from cipherdag.sites.compute.patients import FEWEST_LEFT
 from cipherdag.sites.drafts.column_values import ColumnValues, column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import parse_number
+from cipherdag.sites.table.schema import PERSONS
 from cipherdag.sites.table.site_table import SiteTable
 
 Numbers = NDArray[np.float64]
@@ -41,7 +43,7 @@ FACTOR = np.uint64(0xBF58476D1CE4E5B9)
 
 
 def row_suspicions(table: SiteTable) -> list[Suspicion]:
-    """Rows fewer than columns, equal rows, and rows that are like the rows before them."""
+    """Too few rows or patients, equal rows, and rows that are like the rows before them."""
     return [*_few(table), *_equal(table), *_serial(table)]
 
 
@@ -51,6 +53,12 @@ def _few(table: SiteTable) -> Iterator[Suspicion]:
             "more columns than rows",
             "There are more columns than rows, so that many edges of any graph would be chance.",
             "Ask of fewer columns, or with more rows.",
+        )
+    if table.persons < table.rows and table.persons <= FEWEST_LEFT:
+        yield Suspicion(
+            "rows of few patients",
+            f"Rows are of few patients, and a site that has {FEWEST_LEFT} or fewer does no test.",
+            "See that the column says whose row it is, or take rows of more patients.",
         )
 
 
@@ -87,7 +95,9 @@ def _marks(table: SiteTable) -> NDArray[np.uint64]:
 
 def _serial(table: SiteTable) -> Iterator[Suspicion]:
     """Rows that are like those before them, in what the order of the file does not explain."""
-    if table.rows < FEWEST_ROWS or table.schema.answered:
+    # keys that are all different answer nothing
+    answered = table.schema.rows == PERSONS or table.persons < table.rows
+    if table.rows < FEWEST_ROWS or answered:
         return
     first = table.take(np.arange(min(table.rows, MOST_ROWS)))
     columns = column_values([first])

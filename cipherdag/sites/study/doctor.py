@@ -22,7 +22,7 @@ from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
 from cipherdag.sites.drafts.related_columns import contradicted, related_columns
-from cipherdag.sites.drafts.repeated_keys import key_suspicions
+from cipherdag.sites.drafts.repeated_keys import key_suspicions, possible_keys
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases
@@ -237,9 +237,33 @@ def _suspicions(table: SiteTable) -> CheckResult:
     return CheckResult("odd values", "warn", _listed([*odd], "; "), fix)
 
 
+def question_of_visits(site: SiteFolder) -> list[str]:
+    """What the person who approves a run is asked until the schema says whose rows they are.
+
+    At most one sentence; none where the data cannot be read, which a run says of itself.
+    """
+    settings = site.settings()
+    try:
+        schema = Schema.load(site.schema_path(settings))
+        if schema.answered:
+            return []
+        source = site.data_source(settings)
+        table = load_table(source, schema, site=settings.name, folder=site.path)
+    except DataError:
+        return []
+    odd = _repeated(table, source)
+    asked = "may say whose visit a row is, and every row would count as a person. See site check."
+    return [f"LOOK: {_listed(odd, ' or ')} {asked}"] if odd else []
+
+
+def _repeated(table: SiteTable, source: TableSource) -> list[str]:
+    """Names of columns that may be keys of patients."""
+    return [f"'{name}'" for name, _ in key_suspicions(source, table, possible_keys(table.schema))]
+
+
 def _whose(table: SiteTable, source: TableSource) -> CheckResult:
     """Check whether rows may be visits of patients, until the schema says it."""
-    odd = [name for name, _ in key_suspicions(source, table, table.schema.ignored)]
+    odd = _repeated(table, source)
     if not odd:
         return CheckResult("whose rows", "ok", "no column seems to say whose visit a row is")
     fix = (

@@ -18,6 +18,8 @@ from difflib import get_close_matches
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.errors import SchemaError
+
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")  # Persian and Indic words are spelt with them
 _ALPHABETS = frozenset(
@@ -147,6 +149,17 @@ def nearest(text: str, candidates: Sequence[str]) -> str | None:
     by_form = {min(loose_forms(each)): each for each in candidates}
     matches += [by_form[each] for each in get_close_matches(min(forms), by_form, 1, _CLOSE)]
     return next(iter(matches), None)
+
+
+def check_column(name: str, columns: Sequence[str]) -> None:
+    """Raise SchemaError where none of these columns has the name."""
+    if normalise_name(name) not in columns:
+        near = nearest(name, columns)
+        raise SchemaError(
+            "there is no such column",
+            column=visible(name),
+            remedy=f"Did you mean '{near}'?" if near else f"The columns are {', '.join(columns)}.",
+        )
 
 
 def number_text(value: float) -> str:

@@ -23,7 +23,13 @@ from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
-from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
+from cipherdag.sites.table.names import (
+    check_column,
+    first_repeat,
+    normalise_name,
+    sort_names,
+    visible,
+)
 
 Given = TypeVar("Given")
 _COMMENT_WIDTH = 96
@@ -210,9 +216,8 @@ class Schema:
     def _marked(self, name: str | None, kind: Literal["intervention", "patient"]) -> Schema:
         if name is None:
             return self
-        column = next((c for c in self.columns if c.name == normalise_name(name)), None)
-        if column is None:
-            raise SchemaError("there is no such column", column=visible(name))
+        check_column(name, [column.name for column in self.columns])
+        column = next(c for c in self.columns if c.name == normalise_name(name))
         mark = Column(name=column.name, kind=kind, missing=column.missing)
         columns = tuple(mark if c is column else c for c in self.columns)
         return replace(self, columns=columns)

@@ -1,7 +1,6 @@
 """A site's own table, checked against the schema and coded for the tests.
 
-Missing values are only marked here; every test leaves out the rows in which one of its own
-variables is missing.
+Missing values are only marked; a test leaves out the rows in which one of its variables has one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, IndexArray
-from cipherdag.errors import ConstantColumnError, DataError, ExtraColumnError, MissingColumnError
+from cipherdag.errors import (
+    ConstantColumnError,
+    DataError,
+    EmptyDataError,
+    ExtraColumnError,
+    MissingColumnError,
+)
 from cipherdag.sites.table.cells import Cells, RawTable
 from cipherdag.sites.table.column_reader import (
     MISSING_CODE,
@@ -86,8 +91,13 @@ class SiteTable:
 
     @property
     def visits(self) -> int:
-        """Most rows that a patient may have: 1 where every row is a person."""
-        return 1 if self.patients is None else MAX_VISITS
+        """Most rows that a patient may have: 1 where none has two."""
+        return MAX_VISITS if self.persons < self.rows else 1
+
+    @property
+    def persons(self) -> int:
+        """Whose rows they are: patients, or rows where every row is a person."""
+        return self.rows if self.patients is None else len(np.unique(self.patients))
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -219,8 +229,7 @@ def load_table(
     Raises:
         OutputError: There is no room for the rows that are put aside.
         UnreadableDataError: If the file is no table.
-        EmptyDataError: If there is no row.
-        TooFewRowsError: If there is one row.
+        EmptyDataError: If there is no row; TooFewRowsError if there is one.
         DuplicateNameError: If two names are equal after normalisation.
         MissingColumnError: If the file lacks a column of the schema.
         ExtraColumnError: If the schema lacks a column of the file.
@@ -258,7 +267,8 @@ def load_table(
             reader.raise_fault(table.location_of)
         if marks is not None:
             marks.raise_fault(table.location_of)
-        loaded = loaded if whose is None else _by_patients(loaded, whose.patients(), table, site)
+        if whose is not None:
+            loaded = _by_patients(loaded, whose.patients(), table, site)
         _check_varies(loaded, list(readers))
     except DataError as error:
         error.file, error.rows, error.site = table.file, rows, site
@@ -282,6 +292,11 @@ def _by_patients(
     loaded: SiteTable, patients: IndexArray, table: RawTable, site: str | None
 ) -> SiteTable:
     taken = rows_taken(patients, table.location_of, site=site)
+    if not len(taken):
+        raise EmptyDataError(
+            "no row says whose it is",
+            remedy="Fill in whose rows they are; or leave the column out if no person has two.",
+        )
     check_row_count(len(taken), file=table.file, site=site)
     whole = replace(loaded, patients=patients)
     return whole if len(taken) == loaded.rows else whole.take(taken)

@@ -15,8 +15,15 @@ from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.questions.scores.score_test import form_level, form_threshold
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR
+from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
 from cipherdag.sites.compute.models.steps import model_step
-from cipherdag.sites.compute.patients import Patients
+from cipherdag.sites.compute.patients import (
+    Patients,
+    design_effect,
+    standard_columns,
+    visit_weights,
+)
+from cipherdag.sites.compute.rows import Rows
 from cipherdag.sites.compute.score_tests.patients import row_scores
 from cipherdag.sites.compute.score_tests.residuals import products, row_products
 from cipherdag.sites.compute.score_tests.site_scores import SiteScores
@@ -208,3 +215,51 @@ def test_patients_keep_the_level_that_rows_exceed():
             found[number] += 2 * stats.norm.sf(abs(sums.scores[0]) / sums.means[0] ** 0.5) < 0.05
     assert found[0] > 40
     assert found[1] < 22
+
+
+def test_the_design_effect_of_stable_columns_is_that_of_copies():
+    rng = np.random.default_rng(11)
+    visits = rng.integers(1, 30, 200)
+    patients = rng.permutation(np.repeat(np.arange(200), visits))
+    stable = standard_columns(rng.normal(size=(200, 3))[patients])
+    copies = (visits**2).sum() / visits.sum() * 200 / 199
+    which = np.arange(3)
+    assert 0.8 * copies < design_effect(stable, which, patients) <= copies
+    varying = standard_columns(rng.normal(size=(len(patients), 3)))
+    assert 1.0 <= design_effect(varying, which, patients) < 1.6
+    # columns of one variable are not compared with each other
+    assert design_effect(stable, np.zeros(3), patients) == pytest.approx(200 / 199)
+    assert design_effect(stable, which, np.arange(len(patients))) == 1.0
+    # few patients are worth themselves, whatever their columns say
+    few = np.repeat(np.arange(5), 20)
+    assert design_effect(varying[:100], which, few) == pytest.approx(20 * 5 / 4)
+
+
+def test_weights_of_visits_add_up_to_what_they_are_worth():
+    rng = np.random.default_rng(12)
+    patients = np.repeat(np.arange(300), rng.integers(1, 9, 300))
+    stable = visit_weights(standard_columns(rng.normal(size=(300, 2))[patients]), patients)
+    assert stable.sum() == pytest.approx(round(stable.sum()))
+    assert 300 <= round(stable.sum()) < 400
+    varying = visit_weights(standard_columns(rng.normal(size=(len(patients), 2))), patients)
+    assert 0.7 * len(patients) < varying.sum() <= len(patients)
+    assert visit_weights(stable[:, None], np.arange(len(stable))) is None
+    assert visit_weights(stable[:, None], None) is None
+
+
+@pytest.mark.parametrize("categories", [(0, 0, 0), (3, 3, 3), (3, 0, 2)])
+def test_repeated_rows_have_the_likelihood_of_one_of_each(categories):
+    """Each patient's visit stands there six times: six copies say no more than one."""
+    rng = np.random.default_rng(13)
+    rows = drawn(rng, 80, categories=categories)
+    sets = [np.arange(3)[:, None], np.array([[0, 1], [0, 2]])]
+
+    def likelihoods(values, patients):
+        codes = np.where(np.array(categories) > 0, values, -1).astype(np.int64)
+        made = Rows(codes, values, categories, patients=patients)
+        return SetLikelihoods(made, PROCESSOR).answer(sets, 1)
+
+    once = likelihoods(rows, None)
+    assert np.array_equal(once, likelihoods(rows, rng.permutation(80)))
+    copied = likelihoods(np.repeat(rows, 6, axis=0), np.repeat(np.arange(80), 6))
+    assert copied == pytest.approx(once * 79 / 80, rel=0.05, abs=1.0)

@@ -1,10 +1,12 @@
 """Whether a column says whose visit a row is: asked where it may be so, and not once answered."""
 
+import zlib
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from shaped_files import PERSONS, VISITS
 
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.drafts.repeated_keys import key_suspicions, possible_keys
@@ -78,3 +80,23 @@ def test_a_site_is_asked_until_it_has_answered():
         assert asked(frame, answer) == []
         kinds = [each.kind for each in row_suspicions(load_table(frame, answer))]
         assert "rows that are like those before them" not in kinds
+
+
+def drawn(shapes, name, path):
+    """The table of one shape as a file."""
+    made = shapes[name]
+    draw = made[0] if isinstance(made, tuple) else made
+    draw(np.random.default_rng((1, zlib.crc32(name.encode())))).to_csv(path, index=False)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", VISITS)
+def test_the_key_of_an_export_of_visits_is_asked_about(name, tmp_path):
+    assert VISITS[name][1] in asked(drawn(VISITS, name, tmp_path / "export.csv"))
+
+
+@pytest.mark.parametrize("name", PERSONS)
+def test_an_export_of_persons_raises_no_question(name, tmp_path):
+    path = drawn(PERSONS, name, tmp_path / "export.csv")
+    assert asked(path) == []
+    assert row_suspicions(load_table(path, infer_schema(path))) == []

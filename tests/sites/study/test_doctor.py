@@ -25,7 +25,7 @@ from cipherdag.errors import ProtectionError
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.study import checks as connection
-from cipherdag.sites.study.doctor import examine
+from cipherdag.sites.study.doctor import examine, question_of_visits
 from cipherdag.sites.study.site_folder import SiteFolder
 
 NEW = ("site", "new", "--algorithm")
@@ -196,6 +196,28 @@ def test_a_likely_mistake_is_named_by_column_without_its_value(site, unreachable
     assert "'race': a category that often marks a missing value" in found["odd values"].finding
     assert "9999" not in shown(found)
     assert "n/a" not in shown(found)
+
+
+@pytest.mark.parametrize("key", ["P-{:03d}", "{:d}"], ids=["texts", "numbers"])
+def test_a_key_is_asked_about_until_the_schema_answers(site, unreachable, key):
+    assert findings(site)["whose rows"].state == "ok"
+    assert question_of_visits(site) == []
+    table = pd.read_csv(site.path / "data.csv", dtype=str)
+    patients = [number // 4 for number in range(len(table))]
+    table["pid"] = [key.format(101 + number) for number in patients]
+    table["height"] = [150 + number * 37 % 41 for number in patients]
+    table.to_csv(site.path / "data.csv", index=False)
+    schema = site.path / "schema.toml"
+    kind = "ignore" if "P" in key else "continuous"
+    drafted = f'\n[columns.pid]\nkind = "{kind}"\n[columns.height]\nkind = "continuous"\n'
+    schema.write_text(schema.read_text() + drafted)
+    found = findings(site)["whose rows"]
+    assert (found.state, found.finding) == ("warn", "values repeat: 'pid'")
+    (question,) = question_of_visits(site)
+    assert question.startswith("LOOK: 'pid' may say whose visit a row is")
+    schema.write_text('rows = "persons"\n' + schema.read_text())
+    assert findings(site)["whose rows"].state == "ok"
+    assert question_of_visits(site) == []
 
 
 # clock

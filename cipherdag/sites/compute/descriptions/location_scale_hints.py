@@ -156,16 +156,23 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
 
 
 def moments_of(
-    question: Moments, values: FloatMatrix, weights: FloatVector | None, device: Device
+    question: Moments,
+    values: FloatMatrix,
+    weights: FloatVector | None,
+    device: Device,
+    worth: FloatVector | None = None,
 ) -> FloatVector:
     """Rows, sums, products and logarithms of columns, as `Moments` has them, of values (n, p).
 
-    Rows are weighed for centred columns alone.
+    Rows are weighed for centred columns alone. They count as one each, or as what they are
+    ``worth``, shape (n,), which adds up to a whole number.
 
     Raises:
         MalformedMessageError: A column misses values.
     """
     positions, rows = question.positions(), len(values)
+    if worth is not None:
+        weights = worth if weights is None else weights * worth
     sums, products = np.zeros(len(positions)), np.zeros((len(positions),) * 2)
     origin, roots = question.origin_array(), None
     columns: Any = positions
@@ -187,6 +194,7 @@ def moments_of(
             block *= roots[taken]
         products += block.T @ block
     matrix, logarithms = host(products), np.zeros(0)
+    rows = rows if worth is None else round(float(worth.sum()))
     if question.centred:
         variances = np.diag(matrix) / max(rows, 1)
         varies = variances > 0.0

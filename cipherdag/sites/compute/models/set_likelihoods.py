@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
+from cipherdag.sites.compute.patients import design_effect, standard_columns
 from cipherdag.sites.compute.rows import Rows, log_left_out
 from cipherdag.statistics.array_functions import (
     Array,
@@ -53,17 +54,28 @@ class SetLikelihoods:
             self._tables = DiscreteColumns(
                 codes, device, memory_bytes=batch_bytes(device) // 2, levels=categories
             )
-        if rows.values is not None:
-            values = np.where(categories > 0, 0.0, rows.values[complete])
+        values = None if rows.values is None else rows.values[complete]
+        if values is not None:
+            values = np.where(categories > 0, 0.0, values)
             self._numbers = NumberLikelihoods(codes, values, categories, device)
+        self._design_effect = 1.0
+        if rows.patients is not None and self._rows:
+            columns = design_columns(codes, values, categories)
+            of_column = np.repeat(np.arange(len(columns)), [each.shape[1] for each in columns])
+            standard = standard_columns(np.concatenate(columns, axis=1))
+            self._design_effect = design_effect(standard, of_column, rows.patients[complete])
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
-        """Log likelihood of each set, of positions by size (B_k, k); see `LogLikelihoods`."""
+        """Log likelihood of each set, of positions by size (B_k, k); see `LogLikelihoods`.
+
+        Where rows are visits it is divided by their design effect, so that chance explains as much.
+        """
+        of_rows, each = self._design_effect, discount * self._design_effect
         return np.concatenate(
-            [np.zeros(0), *(self._of_sets(rows, discount) for rows in sets if len(rows))]
+            [np.zeros(0), *(self._of_sets(rows, each) / of_rows for rows in sets if len(rows))]
         )
 
-    def _of_sets(self, rows: IndexArray, discount: int) -> FloatVector:
+    def _of_sets(self, rows: IndexArray, discount: float) -> FloatVector:
         discrete = self._categories[rows] > 0
         tables = discrete.sum(axis=1)
         total = np.zeros(len(rows))
@@ -78,7 +90,7 @@ class SetLikelihoods:
                 total[of_count] += self._numbers.given(numbers, given, discount)
         return total
 
-    def _of_tables(self, rows: IndexArray, discount: int) -> FloatVector:
+    def _of_tables(self, rows: IndexArray, discount: float) -> FloatVector:
         sizes = self._categories[rows].prod(axis=1)
         return np.concatenate(
             [
@@ -102,13 +114,7 @@ class NumberLikelihoods:
         device: Device,
     ) -> None:
         self._rows = len(values)
-        # a column of numbers, or one of 0 and 1 for every category that occurs but the first
-        design = [
-            values[:, [v]]
-            if not levels or codes is None
-            else (codes[:, [v]] == np.unique(codes[:, v])[1:]).astype(np.float64)
-            for v, levels in enumerate(categories.tolist())
-        ]
+        design = design_columns(codes, values, categories)
         self._widths = np.array([columns.shape[1] for columns in design])
         self._starts = np.cumsum(self._widths) - self._widths
         # with the ridge, categories that determine each other cancel in a difference of logs
@@ -118,7 +124,7 @@ class NumberLikelihoods:
         self._correlations = placed(correlations, device)
         self._batch = BATCH if device == PROCESSOR else BATCH_ON_CARD
 
-    def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
+    def given(self, numbers: IndexArray, categories: IndexArray, discount: float) -> FloatVector:
         """Log likelihoods of numbers, (B, k), given categories, less the discount, shape (B,).
 
         They are -n / 2 times the log determinants of the residual correlations.
@@ -160,7 +166,7 @@ class NumberLikelihoods:
         return np.concatenate(batches)
 
 
-def of_tables(counts: Array, sizes: IndexArray, discount: int) -> FloatVector:
+def of_tables(counts: Array, sizes: IndexArray, discount: float) -> FloatVector:
     """Log likelihoods of tables, cells one after the other, corrected for chance, (B,)."""
     numbers, xp = floats(counts), functions_of(counts)
     rows = at_least(segment_sums(numbers, sizes), 1.0)
@@ -168,6 +174,21 @@ def of_tables(counts: Array, sizes: IndexArray, discount: int) -> FloatVector:
     filled = host(segment_sums(floats(counts > 0), sizes))
     chance = discount * np.maximum(filled - 1.0, 0.0) / 2.0
     return host(segment_sums(terms, sizes)) - chance
+
+
+def design_columns(
+    codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None, categories: IndexArray
+) -> list[NDArray[np.float64]]:
+    """Each column of numbers, or one of 0 and 1 for every category that occurs but the first."""
+    columns = []
+    for v, levels in enumerate(categories.tolist()):
+        if levels and codes is not None:
+            column = (codes[:, [v]] == np.unique(codes[:, v])[1:]).astype(np.float64)
+        else:
+            assert values is not None, "a column of numbers has values"
+            column = values[:, [v]]
+        columns.append(column)
+    return columns
 
 
 def _correlations(values: Array) -> FloatMatrix:
