@@ -4,7 +4,7 @@
 
 The log odds of treatment and the outcome both follow f(z), of deviation 1, by 1 and by 1; a second
 confounder w acts by lines; the effect is 1 in all rows, and the noise has deviation 1. Sites have
-levels of their own. ``warned`` are the runs with any warning that they do not have of a line;
+levels of their own. ``warned`` are the runs whose report has any warning;
 ``held or warned`` is what a reader is left with: an interval that holds, or a reason to doubt it.
 The seed is none that anything was chosen with.
 """
