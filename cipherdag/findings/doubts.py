@@ -179,6 +179,26 @@ def contradicted(triples: Sequence[UnresolvedTriple]) -> str:
     )
 
 
+CURVED = "curved_edges"
+
+
+def curve_warnings(details: Mapping[str, Any]) -> Iterator[str]:
+    """By which curves edges may stand that are none, a sentence for each neighbour."""
+    by_neighbour: dict[str, list[tuple[str, str]]] = {}
+    for first, second, along in details.get(CURVED, ()):
+        by_neighbour.setdefault(along, []).append((first, second))
+    for along, pairs in by_neighbour.items():
+        ends = [*dict.fromkeys(end for pair in pairs for end in pair)]
+        both = " and ".join(ends) if len(ends) == len(pairs[0]) else first_of(ends, MOST_NAMED)
+        edges = first_of([" - ".join(pair) for pair in pairs], MOST_NAMED)
+        one = len(pairs) == 1
+        yield (
+            f"The dependence of {both} on {along} is more curved, or stepped, than tests can "
+            f"follow; the edge{'' if one else 's'} {edges} may be due to it. More rows follow more "
+            f"curves; where {along} acts by a step, give it in categories, too."
+        )
+
+
 FEWEST_PER_COLUMN = 2
 
 

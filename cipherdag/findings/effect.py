@@ -163,6 +163,7 @@ class Departure:
         below: The value, of several, below which the departure is clearest.
         z: By how many standard deviations more rows below it have the category.
         tests: How many values were tried.
+        square: By how many standard deviations rows with the category have larger squares of it.
     """
 
     arm: int
@@ -170,11 +171,17 @@ class Departure:
     below: float
     z: float
     tests: int
+    square: float = 0.0
 
     @property
     def p_value(self) -> float:
         """Two-sided, at most 1, multiplied by the values that were tried (Bonferroni)."""
         return min(1.0, max(self.tests, 1) * math.erfc(abs(self.z) / math.sqrt(2.0)))
+
+    @property
+    def p_of_square(self) -> float:
+        """That of the square, two-sided."""
+        return math.erfc(abs(self.square) / math.sqrt(2.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ class Quantity(StrEnum):
     ABLE = "whether any site can do a test"
     LENIENT = "whether a test says dependent at a level above 0.1"
     LEVELS = "whether a test says dependent at each of several levels"
+    CURVED = "whether a number follows a given one as tests cannot"
     SMALL_COUNTS = "whether any site's table has small counts"
     EDGE_FALLS = "whether an edge falls by the sites' votes"
     STRONGER = "which of two pairs of columns is more dependent"

@@ -53,7 +53,7 @@ SIGNED = {
 }
 LEAST = {"followed": 0, "still": 0, "counted": 0}
 """Smallest count of a federation where it is not 5: exact counts need sites that restrict none."""
-ONLY_COVERED = {"RaoSums"}
+ONLY_COVERED = {"RaoSums", "Misfits"}
 """Of which nothing is asked but inside another question."""
 SHORT = {
     "rounds": 1,
@@ -111,6 +111,7 @@ RUNS = [
     ),
     *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),
     (FedPC(alpha=0.3), "nominal"),
+    *((FedPC(reveal=kind, alpha=0.9), "numbers") for kind in ("sums", "bits")),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
     (FedFCI(alpha=0.3), "discrete"),

@@ -12,6 +12,7 @@ from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, bits_by_pair, remaining
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
+from cipherdag.questions.scores.misfits import Misfits
 from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
@@ -163,3 +164,15 @@ def test_a_bit_is_about_all_pairs_of_its_variables():
     assert (np.tril(counts) == 0).all()
     drawn = Bundle((QUESTION, Resampled(QUESTION, 1, 5)))
     assert (bits_by_pair(drawn, len(CATEGORIES)) == 2 * counts).all()
+
+
+def test_checks_of_fits_are_no_tests_and_have_a_direction():
+    pair = np.array([[0, 1], [1, 0]])
+    counts, members = pack_blocks([pair])
+    fields = {"categories": (0, 0), "counts": counts, "members": members, "n_rows": 90}
+    names = bit_names(RaoBits(Misfits(**fields), (0.05,)))
+    tests = bit_names(RaoBits(RaoSums(**fields), (0.05,)))
+    first, second = names[:NAME_BYTES], names[NAME_BYTES:]
+    assert first != second
+    assert tests[:NAME_BYTES] == tests[NAME_BYTES:]
+    assert tests[:NAME_BYTES] not in (first, second)

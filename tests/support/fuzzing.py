@@ -205,6 +205,7 @@ def asked_questions():
         (FedPC(evidence="vote", voting=Voting(sepset="mean"), alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
+        (FedPC(reveal="sums", alpha=0.9), continuous),
         (FedBOSS(reveal="sums", scoring=Scoring(restarts=0)), discrete),
         (FedBOSS(reveal="bits"), discrete),
         *((Describe(), each) for each in (ordered, exact)),

@@ -6,12 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cipherdag.algorithms.constraint_based.fit_checks import CurvedEdge
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.evidence.site_differences import SiteDifference
 from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.edge_evidence import TestsOfEdge
 from cipherdag.graphs.knowledge import Constraints
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What is looked for beside a search: columns that differ by site, and curves tests miss.
+
+    Attributes:
+        differences: How clearly every variable differs in distribution between sites; those that
+            do also given their neighbours. Empty where sites were not compared.
+        curved: The edges whose columns follow a neighbour as no test's regression can.
+    """
+
+    differences: tuple[SiteDifference, ...] = ()
+    curved: tuple[CurvedEdge, ...] = ()
+
+    def among(self, adjacent: BoolMatrix) -> tuple[CurvedEdge, ...]:
+        """The curved edges that stand in a graph, (p, p)."""
+        return tuple(edge for edge in self.curved if adjacent[edge.first, edge.second])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -28,8 +47,7 @@ class TestsOutcome:
             empty with votes.
         decisive: For every edge x < z that tests could have removed, the number of these tests and
             of those that were skipped; empty where that is not known.
-        differences: How clearly every variable differs in distribution between sites; those that
-            do also given their neighbours. Empty where sites were not compared.
+        doubts: How sites differ, and which edges may be due to curves.
         bootstrap: In how many replicates every edge occurs, with which ends; None for none.
         rows: Rows of all sites, where they were disclosed; else 0.
         of_patients: The details on rows that are visits, as `ColumnKinds` has them.
@@ -47,7 +65,7 @@ class TestsOutcome:
     ambiguous: tuple[tuple[int, int, int], ...] = ()
     weakest: Mapping[Pair, MaxPValueTest] = field(default_factory=dict)
     decisive: Mapping[Pair, TestsOfEdge[int]] = field(repr=False, default_factory=dict)
-    differences: tuple[SiteDifference, ...] = ()
+    doubts: Doubts = field(default_factory=Doubts)
     bootstrap: EdgeCounts | None = None
     rows: int = 0
     of_patients: Mapping[str, Any] = field(default_factory=dict)

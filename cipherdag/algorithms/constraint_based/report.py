@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.constraint_based.fit_checks import details_of_curves
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.evidence.method import Method
@@ -18,6 +19,7 @@ from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.findings.doubts import (
     DIFFERING,
     TAKEN_FOR_EDGES,
+    curve_warnings,
     differences_report,
     row_details,
     unresolved_report,
@@ -256,9 +258,9 @@ def details_of_tests(
     """The entries of a conclusion's details: pairs without a test, rows, differences of sites."""
     details = untested_details(untested, outcome.removed_untested, names)
     details |= {**row_details(outcome.rows), **outcome.of_patients}
-    if outcome.differences:
-        details[DIFFERING] = details_of(outcome.differences, names)
-    return details
+    if outcome.doubts.differences:
+        details[DIFFERING] = details_of(outcome.doubts.differences, names)
+    return details | details_of_curves(outcome.doubts.curved, names)
 
 
 def report_on_tests(conclusion: LearntGraph | LearntPAG, evidence: str) -> Report:
@@ -272,4 +274,5 @@ def report_on_tests(conclusion: LearntGraph | LearntPAG, evidence: str) -> Repor
     if conclusion.confidences is not None:
         report += conclusion.confidences.report(conclusion.graph)
     report += Report(warnings=untested_warnings(conclusion.details))
+    report += Report(warnings=tuple(curve_warnings(conclusion.details)))
     return report + unresolved_report(conclusion.details)

@@ -14,14 +14,15 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
-from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.fit_checks import check_fits
+from cipherdag.algorithms.constraint_based.outcome import Doubts, TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
-    SiteDifference,
     differences_given_neighbours,
     marginal_differences,
 )
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.algorithms.parameters import (
     LEVELS,
     Reveal,
@@ -39,7 +40,13 @@ from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offered_tests
-from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, joined
+from cipherdag.questions.disclosure import (
+    LARGEST_USUAL_LEVEL,
+    Disclosure,
+    Quantity,
+    bits,
+    joined,
+)
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds
@@ -237,7 +244,10 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         lenient = self.rule == "p_value_drop" or self.alpha > LARGEST_USUAL_LEVEL
         opened = kind.disclosures(closed=self.closed, lenient=lenient)
         compared = kind.asks_columns and not self.closed
-        return joined(opened, SiteDifferences.discloses if compared else ())
+        checked = (
+            bits(Quantity.CURVED) if self.decided_by == STRATIFIED.name and self.closed else ()
+        )
+        return joined(opened, SiteDifferences.discloses if compared else (), checked)
 
     def ask(self, facts: Facts) -> Asking[Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.
@@ -286,23 +296,29 @@ Searched = TypeVar("Searched", bound=Adjacent)
 Oriented = TypeVar("Oriented")
 
 
-def compare_sites_meanwhile(
+def look_for_doubts_meanwhile(
     columns: ColumnKinds | None,
     settings: EvidenceSettings,
+    algorithm: ConstraintBased[Any, Any],
     search: Asking[Searched],
     orient: Callable[[Searched], Asking[Oriented]],
-) -> Asking[tuple[Oriented, tuple[SiteDifference, ...]]]:
-    """A skeleton and its orientation, with comparisons of the sites in the same rounds.
+) -> Asking[tuple[Oriented, Doubts]]:
+    """A skeleton and its orientation; in the same rounds sites are compared, and fits checked.
 
-    Meanwhile ``columns``, if any, are compared, then given their neighbours in the skeleton.
+    ``columns`` are compared, then given their neighbours in the skeleton, unless bits alone are
+    disclosed; fits are those of stratified tests. None does neither, as of rows that are visits.
     """
     bounds = {"min_contributors": settings.min_contributors, "max_rows": settings.max_rows}
-    skeleton, marginal = yield from gather_two(search, marginal_differences(columns, **bounds))
-    oriented, given = yield from gather_two(
-        orient(skeleton),
-        differences_given_neighbours(columns, marginal, skeleton.skeleton, **bounds),
+    compared = None if algorithm.closed else columns
+    fitted = columns if algorithm.decided_by == STRATIFIED.name else None
+    skeleton, marginal = yield from gather_two(search, marginal_differences(compared, **bounds))
+    adjacent, most = skeleton.skeleton, algorithm.max_cond_size
+    doubts = gather_two(
+        differences_given_neighbours(compared, marginal, adjacent, **bounds),
+        check_fits(fitted, settings, adjacent, most, closed=algorithm.closed),
     )
-    return oriented, (*marginal, *given)
+    oriented, (given, curved) = yield from gather_two(orient(skeleton), doubts)
+    return oriented, Doubts((*marginal, *given), curved)
 
 
 def evidence_settings(

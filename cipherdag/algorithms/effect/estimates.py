@@ -122,10 +122,12 @@ def departures(question: EffectSums, scores: FloatVector) -> Iterator[Departure]
     variances = np.maximum(scores[1], LEAST_VARIANCE)
     z = np.where(scores[1] >= LEAST_VARIANCE, scores[0] / np.sqrt(variances), 0.0)
     for arm, number in np.ndindex(*(z.shape[:2] if z.size else (0, 0))):
-        of, v = z[arm, number], numbers[number]
-        at, tests = int(abs(of).argmax()), int(np.count_nonzero(of))
-        value = float(origins[v]) + math.ldexp(MARKS[at], int(units[v]))
-        yield Departure(arm=arm + 1, variable=str(v), below=value, z=float(of[at]), tests=tests)
+        (*of, square), v = z[arm, number].tolist(), numbers[number]
+        tests = int(np.count_nonzero(of))
+        farthest = max(of, key=abs)
+        value = float(origins[v]) + math.ldexp(MARKS[of.index(farthest)], int(units[v]))
+        named = {"arm": arm + 1, "variable": str(v)}
+        yield Departure(**named, below=value, z=farthest, tests=tests, square=square)
 
 
 def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:

@@ -46,6 +46,8 @@ _OF = {
 }
 DIFFER = 0.01
 """p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
+CURVED = 0.04
+"""That of a curve: a bias is there before a curve is seen at a lower one."""
 RANDOM_CAUSE_SE = 1.0
 """Standard errors that a random common cause may move an estimate by."""
 
@@ -71,7 +73,7 @@ def reported(effect: EstimatedEffect) -> Report:
 
 
 def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
-    """Warn where rows below a value have an arm less or more often than the model of it says."""
+    """Warn where rows below a value, or along a curve, have an arm more or less than its model."""
     for one in effect.departures:
         if one.p_value < DIFFER / len(effect.departures):
             often = "more" if one.z > 0.0 else "less"
@@ -79,6 +81,12 @@ def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
                 f"Rows with {one.variable} below {one.below:.4g} have {of.arm_name(one.arm)} "
                 f"{often} often than the treatment's model says (p {one.p_value:.2g}): some rows "
                 "have no like in another arm, or the model is wrong."
+            )
+        elif one.p_of_square < CURVED / len(effect.departures):
+            yield (
+                f"How often rows have {of.arm_name(one.arm)} follows {one.variable} along a curve "
+                f"that the treatment's model lacks (p {one.p_of_square:.2g}): if the outcome does, "
+                f"too, the interval may not hold. Adjust for {one.variable} in categories as well."
             )
 
 

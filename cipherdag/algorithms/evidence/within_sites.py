@@ -109,22 +109,8 @@ class RaoTests(CachedFederatedCITest):
             constant = np.zeros(len(p_value), dtype=bool)
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
             return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
+        scores, p_value, able = yield from opened_tests(question, self._settings)
         needed = max(self._settings.min_contributors, 1)
-        contributors = np.rint((yield ContributorCounts(question=question)))
-        scores = question.read((yield from open_unsuppressed(question, contributors >= needed)))
-        able = contributors[: question.n_tests]
-        possible = bool((scores.means >= 0.0).all())
-        require_possible(question.label, "a negative variance", holds=possible)
-        p_value = p_values(
-            question.sizes,
-            scores.scores,
-            scores.means,
-            question.spreads(scores),
-            scores.site_scores,
-            scores.sites,
-            self._settings.present.n_sites,
-        )
-        p_value = np.where((able >= needed) & (question.sizes > 0), p_value, np.nan)
         self._store(question, scores, p_value, tests)
         skipped = by_block(tests, np.isnan(p_value) & (able > 0))
         for rows, chosen in zip(tests, skipped, strict=True):
@@ -183,6 +169,32 @@ class RaoTests(CachedFederatedCITest):
             return one_step(*estimate)
         by_category = categories.all()
         return one_step(*estimate, ONE_STEP_ODDS if by_category else ONE_STEP_PER_DEVIATION)
+
+
+def opened_tests(
+    question: RaoSums, settings: EvidenceSettings
+) -> Generator[Question, FloatVector, tuple[RaoScores, FloatVector, FloatVector]]:
+    """Open the sums of tests, in two rounds, and compute their p-values.
+
+    Returns:
+        The sums; p-values, shape (B,), NaN where too few sites contribute; how many do, likewise.
+    """
+    needed = max(settings.min_contributors, 1)
+    contributors = np.rint((yield ContributorCounts(question=question)))
+    scores = question.read((yield from open_unsuppressed(question, contributors >= needed)))
+    able = contributors[: question.n_tests]
+    possible = bool((scores.means >= 0.0).all())
+    require_possible(question.label, "a negative variance", holds=possible)
+    p_value = p_values(
+        question.sizes,
+        scores.scores,
+        scores.means,
+        question.spreads(scores),
+        scores.site_scores,
+        scores.sites,
+        settings.present.n_sites,
+    )
+    return scores, np.where((able >= needed) & (question.sizes > 0), p_value, np.nan), able
 
 
 def within_sites(

@@ -259,6 +259,7 @@ class FedBOSS(ScoreSettings):
         return FedBOSSOutcome(
             dag=classed.dag,
             arcs=classed.arcs,
+            curved=tested.doubts.among(classed.arcs | classed.arcs.T),
             by_tests=by_tests,
             compared=scores.n_compared,
             cut_short=budget.refused,

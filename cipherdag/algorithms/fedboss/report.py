@@ -9,13 +9,20 @@ from typing import Any
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.constraint_based.fit_checks import CurvedEdge, details_of_curves
 from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
 from cipherdag.algorithms.fedboss.graph_draws import MOST_SAMPLED, SPARE_ROWS, draw_graphs
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.axes import Curves, Series
 from cipherdag.findings.confidence import EdgeCounts
-from cipherdag.findings.doubts import DIFFERING, TAKEN_FOR_EDGES, differences_report, row_details
+from cipherdag.findings.doubts import (
+    DIFFERING,
+    TAKEN_FOR_EDGES,
+    curve_warnings,
+    differences_report,
+    row_details,
+)
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.graph_finding import SAMPLE
@@ -86,6 +93,7 @@ class FedBOSSOutcome:
         rows: Rows of all sites.
         of_patients: The details on rows that are visits, as `ColumnKinds` has them.
         differences: Tests of every variable for differences between the sites.
+        curved: The edges whose columns follow a neighbour as no test's regression can.
         moments: The correlations and rows that scores were computed from; None of other scores.
     """
 
@@ -104,6 +112,7 @@ class FedBOSSOutcome:
     rows: int = 0
     of_patients: Mapping[str, Any] = field(default_factory=dict)
     differences: tuple[SiteDifference, ...] = ()
+    curved: tuple[CurvedEdge, ...] = ()
     moments: MomentScores | None = field(repr=False, default=None)
 
 
@@ -128,6 +137,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     )
     if outcome.differences:
         details[DIFFERING] = details_of(outcome.differences, names)
+    details |= details_of_curves(outcome.curved, names)
     conclusion = LearntGraph.of_dag(
         names,
         outcome.dag,
@@ -173,6 +183,7 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
         limits = (*limits, NOT_DRAWN.format(most=MOST_SAMPLED, more=SPARE_ROWS))
     report = Report(panels=panels, notes=(note,), limits=limits, steps=steps)
     report += differences_report(details, taken if mixes else "")
+    report += Report(warnings=tuple(curve_warnings(details)))
     if conclusion.confidences is not None:
         report += conclusion.confidences.report(conclusion.graph)
     return report

@@ -16,10 +16,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
-from cipherdag.algorithms.constraint_based.settings import (
-    GraphFromTests,
-    compare_sites_meanwhile,
-)
+from cipherdag.algorithms.constraint_based.settings import GraphFromTests, look_for_doubts_meanwhile
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
@@ -143,20 +140,21 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         """
         settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
-        compared = not (self.closed or resampled or facts.visits > 1)
-        columns = source.kinds if compared else None
+        columns = None if resampled or facts.visits > 1 else source.kinds
         if self._integrates:
-            outcome, differences = yield from compare_sites_meanwhile(
+            outcome, doubts = yield from look_for_doubts_meanwhile(
                 columns,
                 settings,
+                self,
                 of_groups(source, facts.measured, constraints, self._skeleton, self._judge),
                 _as_it_is,
             )
         else:
             shown = None if resampled else facts.present
-            outcome, differences = yield from compare_sites_meanwhile(
+            outcome, doubts = yield from look_for_doubts_meanwhile(
                 columns,
                 settings,
+                self,
                 self._skeleton(source, constraints, shown),
                 partial(self._orient, source, constraints, facts),
             )
@@ -165,7 +163,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             tests={str(method): count for method, count in source.n_tests_by_method.items()},
             rows=0 if source.kinds is None else source.kinds.rows,
             of_patients={} if source.kinds is None else source.kinds.of_patients,
-            differences=differences,
+            doubts=doubts,
             removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),
         )
 

@@ -23,7 +23,7 @@ from cipherdag.algorithms.constraint_based.report import removed_untested, repor
 from cipherdag.algorithms.constraint_based.settings import (
     ENDS_WITHOUT_MIDDLE,
     GraphFromTests,
-    compare_sites_meanwhile,
+    look_for_doubts_meanwhile,
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
@@ -227,10 +227,10 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             return (yield from self._learn_by_votes(facts, constraints))
         settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
-        compared = not (self.closed or resampled or facts.visits > 1)
-        outcome, differences = yield from compare_sites_meanwhile(
-            source.kinds if compared else None,
+        outcome, doubts = yield from look_for_doubts_meanwhile(
+            None if resampled or facts.visits > 1 else source.kinds,
             settings,
+            self,
             stable_skeleton(
                 source,
                 constraints,
@@ -243,7 +243,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         return replace(
             outcome,
             tests={str(method): count for method, count in source.n_tests_by_method.items()},
-            differences=differences,
+            doubts=replace(doubts, curved=doubts.among(outcome.skeleton)),
             separated_pairs=() if resampled else outcome.separated_pairs,
             removed_untested=removed_untested(source.untestable_pairs(), constraints),
         )

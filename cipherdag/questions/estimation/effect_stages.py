@@ -40,8 +40,9 @@ class ArmMeans(_Stage, frozen=True, tag="means"):
     outcome, and of numerators and of denominators by those of the treatment. Then how many rows of
     every arm have a propensity in each bin of `PROPENSITY_EDGES`, for every category of the
     treatment but 0. Then, of every such category and every number adjusted for, the score of the
-    rows below each of `MARKS` in the treatment's model, less what the site's coefficients explain,
-    and the variances of these; zeros where few rows of the site are below, or are not.
+    rows below each of `MARKS` in the treatment's model, and of the number's square, less what the
+    site's coefficients explain, and the variances of these; zeros where few rows of the site are
+    below, or are not.
 
     Attributes:
         coefficients: Packed 64-bit floats of all models.

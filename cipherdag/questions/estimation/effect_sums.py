@@ -331,9 +331,9 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def compared(self) -> tuple[int, int, int]:
-        """Shape of scores of the treatment's model, (arms - 1, numbers adjusted for, marks)."""
+        """Shape of scores of the treatment's model, (arms - 1, numbers, marks and a square)."""
         numbers = sum(not self.categories[v] for v in self.adjust)
-        return self.arms - 1, numbers, len(MARKS) if self.bins[-1] else 0
+        return self.arms - 1, numbers, len(MARKS) + 1 if self.bins[-1] else 0
 
     @property
     def label(self) -> str:

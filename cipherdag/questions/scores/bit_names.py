@@ -20,6 +20,7 @@ from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import by_block, pack_blocks, position_sets, unpack_integers
 from cipherdag.questions.question import Bundle, Question, Resampled, tag_of
+from cipherdag.questions.scores.misfits import Misfits
 from cipherdag.questions.scores.score_bits import RaoBits
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
@@ -149,8 +150,10 @@ def _names(question: Question) -> list[bytes]:
     if not isinstance(question, RaoBits):
         whole = _digest(question)
         return [_name(whole, b"%d" % position) for position in range(question.n_values)]
-    tests = _tests(question.question)
+    misfits = isinstance(question.question, Misfits)
+    tests = _tests(question.question, in_order=misfits)
     about = _name(tag_of(RaoBits).encode(), repr(question.question.ordered).encode())
+    about = _name(about, tag_of(Misfits).encode()) if misfits else about
     at_levels = [_name(about, b"%a" % float(level)) for level in question.levels]
     named = [_name(level, test) for level in at_levels for test in tests]
     return named + [_name(_name(about, ABLE), test) for test in tests[: question.able]]
@@ -176,11 +179,14 @@ def _name(about: bytes, part: bytes) -> bytes:
     return blake2b(part, digest_size=NAME_BYTES, key=about).digest()
 
 
-def _tests(question: RaoSums | CombinedEvidence) -> list[bytes]:
-    """The encoding of every test, which does not depend on the order of x and y, or within S."""
+def _tests(question: RaoSums | CombinedEvidence, *, in_order: bool = False) -> list[bytes]:
+    """The encoding of every test, which does not depend on the order within S, or of x and y.
+
+    With ``in_order`` it depends on that of x and y.
+    """
     tests = []
     for rows in position_sets(question.counts, question.members, narrowest=2):
-        in_order = np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)
-        packed = np.concatenate(in_order, axis=1).astype("<i4")
+        pair = rows[:, :2] if in_order else np.sort(rows[:, :2], axis=1)
+        packed = np.concatenate([pair, np.sort(rows[:, 2:], axis=1)], axis=1).astype("<i4")
         tests += [row.tobytes() for row in packed]
     return tests

@@ -19,8 +19,9 @@ from cipherdag.questions.disclosure import (
     Disclosure,
     Quantity,
     bits,
-    decision_at,
+    joined,
 )
+from cipherdag.questions.scores.misfits import Misfits
 from cipherdag.questions.scores.score_sums import (
     MOST_SCORE,
     MOST_SITE_SCORE,
@@ -61,10 +62,12 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         able: How many tests, from the first on, are also asked whether they can be done.
     """
 
-    discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT, Quantity.LEVELS)
+    discloses = bits(
+        *(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT, Quantity.LEVELS, Quantity.CURVED)
+    )
     by_patient = True
 
-    question: RaoSums
+    question: RaoSums | Misfits
     levels: tuple[float, ...]
     able: int = 0
 
@@ -85,9 +88,10 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     @property
     def _bits(self) -> tuple[Disclosure, ...]:
-        several = len(self.levels) > 1
-        decided = (Quantity.LEVELS,) if several else map(decision_at, self.levels)
-        return bits(*decided, *(Quantity.ABLE,) * bool(self.able))
+        able = bits(*(Quantity.ABLE,) * bool(self.able))
+        if len(self.levels) > 1:
+            return joined(bits(Quantity.LEVELS), able)
+        return joined(*map(self.question.decided, self.levels), able)
 
     @property
     def n_verdicts(self) -> int:

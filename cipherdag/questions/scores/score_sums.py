@@ -23,7 +23,7 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.ci_tests import tests_of
 from cipherdag.questions.combined_evidence import check_triplets
-from cipherdag.questions.disclosure import Quantity, sums
+from cipherdag.questions.disclosure import Disclosure, Quantity, bits, decision_at, sums
 from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import MOST_VISITS, Question
@@ -189,6 +189,10 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     def several(self) -> IndexArray:
         """The tests of several components, shape (T,)."""
         return np.flatnonzero(self.sizes > 1)
+
+    def decided(self, level: float) -> tuple[Disclosure, ...]:
+        """What a bit at some level says."""
+        return bits(decision_at(level))
 
     @property
     def root(self) -> float:

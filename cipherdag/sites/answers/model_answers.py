@@ -18,6 +18,7 @@ from cipherdag.questions.estimation.survival import (
 )
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
+from cipherdag.questions.scores.misfits import Misfits
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.sites.answers.registry import answers, check_visits
@@ -62,7 +63,19 @@ def _check_models(models: tuple[Regression, ...], view: SiteView) -> None:
 @answers(RaoSums)
 def scores(question: RaoSums, view: SiteView) -> FloatVector:
     view.spend(question.n_tests)
-    site_scores = view.remember(
+    return _site_scores(view).answer(question)
+
+
+@answers(Misfits)
+def misfits(question: Misfits, view: SiteView) -> FloatVector:
+    """Residuals of fits, summed, and their null variances."""
+    view.spend(question.n_tests)
+    return _site_scores(view).misfits(question)
+
+
+def _site_scores(view: SiteView) -> SiteScores:
+    """Score tests over the site's rows."""
+    return view.remember(
         "scores",
         None,
         lambda: SiteScores(
@@ -73,7 +86,6 @@ def scores(question: RaoSums, view: SiteView) -> FloatVector:
             None if view.patients is None else Patients(view.patients),
         ),
     )
-    return site_scores.answer(question)
 
 
 @answers(LogLikelihoods)

@@ -34,6 +34,31 @@ def said(result):
     return [w for w in result.report.warnings if "than the treatment's model says" in w]
 
 
+def follows_a_curve(result):
+    return [w for w in result.report.warnings if "along a curve that the treatment's model" in w]
+
+
+def test_a_bend_that_no_value_divides_is_named_as_a_curve():
+    # a log odds of exp(0.8 z), of deviation 1: in most samples no step at a value is clear
+    named = steps = 0
+    for draw in range(6):
+        rows = rows_of("right", draw)
+        z = (rows["z"] - 50.0) / 8.0
+        push = (np.exp(0.8 * z) - 1.38) / 1.31
+        rng = np.random.default_rng(draw)
+        drug = rng.random(600) < 1.0 / (1.0 + np.exp(-push))
+        rows["drug"] = np.where(drug, "yes", "no")
+        result = run(rows, 0)
+        steps += bool(said(result))
+        named += bool(said(result) or follows_a_curve(result))
+    assert named >= 4
+    assert steps < named
+
+
+def test_lines_are_seldom_named_as_curves():
+    assert sum(bool(follows_a_curve(run(rows_of("right", draw), 0))) for draw in range(8)) <= 1
+
+
 @pytest.mark.parametrize("least", [0, 11])
 @pytest.mark.parametrize("world", CHANCES)
 def test_a_model_that_misses_below_a_value_is_named(world, least):
@@ -67,6 +92,7 @@ def test_a_score_is_that_of_a_step_in_each_sites_model():
         score += (drug - chance)[below].sum()
         variance += spread[below].sum() - across @ inner @ across
     assert of_z.z == pytest.approx(score / np.sqrt(variance), rel=1e-5)
+    assert abs(of_z.square) > 5.0 > abs(of_w.square)
 
 
 def test_slopes_that_differ_between_sites_leave_no_confounding():

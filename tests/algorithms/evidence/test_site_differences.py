@@ -480,7 +480,7 @@ def test_evidence_that_asks_for_no_columns_compares_none(kind):
     rng = np.random.default_rng(0)
     sites = [gaussian_site(rng.standard_normal((80, 3))) for _ in range(3)]
     outcome, asked = drive(FedPC(evidence=kind).ask(facts), sites)
-    assert outcome.differences == ()
+    assert outcome.doubts.differences == ()
     assert not any("site" in str(type(own)) and "Differences" in str(own) for own in asked)
 
 

@@ -483,6 +483,42 @@ def test_power_is_near_that_of_the_exact_generalised_test(levels, strength):
     assert ours > exact - 0.13
 
 
+def rare_powers(x, y, same, rows, exact, *, n_sites, pairs=200):
+    """Of the test by bits, and of a test of the table of all rows; y is x in some of them."""
+    rng = np.random.default_rng(len(x) + rows)
+    categories, sizes = (len(x),) * pairs + (len(y),) * pairs, (len(x), len(y))
+    parts, tables = [], np.zeros((pairs, *sizes))
+    for _ in range(n_sites):
+        first = rng.choice(len(x), (rows, pairs), p=x)
+        second = rng.choice(len(y), (rows, pairs), p=y)
+        second = np.where(rng.random((rows, pairs)) < same, first, second)
+        parts.append(discrete_site(np.hstack([first, second]), categories))
+        for k in range(pairs):
+            np.add.at(tables[k], (first[:, k], second[:, k]), 1.0)
+    pair = np.column_stack([np.arange(pairs), pairs + np.arange(pairs)])
+    ours = (found(parts, [pair], bits=True)[0] == 0).mean()
+    return ours, np.mean([exact(table) <= ALPHA for table in tables])
+
+
+RARE = {
+    "2 % and 5 %, 3 x 1,000": ((0.98, 0.02), (0.95, 0.05), 0.08, 1000, 3),
+    "10 % and 10 %, 30 x 33": ((0.9, 0.1), (0.9, 0.1), 0.08, 33, 30),
+    "3 x 3, 10 x 100": ((1 / 3,) * 3, (1 / 3,) * 3, 0.09, 100, 10),
+}
+
+
+@pytest.mark.parametrize("case", RARE)
+def test_power_of_rare_cells_is_near_that_of_all_rows_together(case):
+    x, y, same, rows, n_sites = RARE[case]
+    exact = {
+        2: lambda table: stats.fisher_exact(table.astype(int))[1],
+        3: lambda table: stats.chi2_contingency(table, correction=False)[1],
+    }[len(x)]
+    ours, all_rows = rare_powers(x, y, same, rows, exact, n_sites=n_sites)
+    assert 0.3 < all_rows < 0.95
+    assert ours > 0.82 * all_rows
+
+
 def test_power_of_numbers_is_near_that_of_the_partial_correlation():
     rng, pairs = np.random.default_rng(8), 400
     parts = []

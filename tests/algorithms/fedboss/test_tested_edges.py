@@ -109,6 +109,21 @@ def test_chance_edges_of_independent_columns_stay_out():
     assert len(graph.edges) <= 2
 
 
+def test_thirty_sites_of_few_rows_bring_hardly_a_false_edge():
+    # a chain of ten columns of four categories; 33 rows leave most cells of three columns empty
+    rng, names = np.random.default_rng(5), list("abcdefghij")
+    truth = CausalGraph.from_arcs(names, matrix(10, *((v, v + 1) for v in range(9))))
+    tables = {}
+    for site in range(30):
+        codes = rng.integers(0, 4, (33, 10))
+        for v in range(1, 10):
+            codes[:, v] = np.where(rng.random(33) < 0.6, codes[:, v - 1], codes[:, v])
+        tables[f"s{site:02d}"] = pd.DataFrame(codes, columns=names).astype(str)
+    far = Federation.simulate(tables).run(FedBOSS()).finding.metrics_cpdag(truth)
+    assert far.extra <= 10 // 8
+    assert far.miss == 0
+
+
 def test_an_edge_of_tests_needs_a_gain_or_two_joined_ends():
     dag = matrix(6, (0, 1), (2, 3))
     found = said_of(both(6, (0, 1), (1, 2), (2, 3), (3, 4), (4, 5)))

@@ -1,7 +1,7 @@
-"""Scores of rows below marks of numbers in the model of an effect's treatment.
+"""Scores of rows below marks of numbers, and of squares, in the model of an effect's treatment.
 
-A step at a mark is added to the model, and its score less what the site's coefficients explain is
-normal where the model is right, with slopes of each site or shared ones.
+A step at a mark, or the square, is added to the model, and its score less what the site's
+coefficients explain is normal where the model is right, with slopes of each site or shared ones.
 
 Source: Cox and Hinkley, Theoretical Statistics, 9.3 (score tests with nuisance parameters).
 """
@@ -13,10 +13,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.estimation.effect_sums import MARKS, TREATMENT, EffectSums
-from cipherdag.statistics.array_functions import Array, floats, host, like
+from cipherdag.questions.estimation.effect_sums import (
+    MARKS,
+    TREATMENT,
+    EffectSums,
+)
+from cipherdag.statistics.array_functions import Array, floats, functions_of, host, like
+from cipherdag.statistics.regression_fits import LEAST_REST
 from cipherdag.statistics.regression_models import coefficient_index
 
+FARTHEST_SQUARED = 3.0
+"""Common units at which a number is clipped before it is squared."""
 FEWEST_ROWS = 10
 """That a site has between two marks at least, or as many as its ``min_cell_size``."""
 
@@ -50,15 +57,22 @@ def scores_below(
     least = max(min_cell_size, FEWEST_ROWS)
     for number, variable in enumerate(numbers):
         column = design[:, coefficient_index(variable, model, question.categories)]
-        for mark in _disclosable(column, arm, question.arms, least, min_cell_size):
-            below = floats(column < MARKS[mark])
+        marks = [*_disclosable(column, arm, question.arms, least, min_cell_size)]
+        added = {mark: floats(column < MARKS[mark]) for mark in marks}
+        if marks:
+            reach = functions_of(column).clip(column, -FARTHEST_SQUARED, FARTHEST_SQUARED)
+            added[len(MARKS)] = reach * reach
+        for at, values in added.items():
             for other in range(question.arms - 1):
-                strength = weights * below * chance[:, other]
+                strength = weights * values * chance[:, other]
                 across = strength[:, None] * (floats(levels == other + 1) - chance)
                 cross = host(across.T @ design).ravel()
-                seen = float((weights * below) @ residual[:, other]) - cross @ inverse @ score
-                spread = float(strength @ (1.0 - chance[:, other])) - cross @ inverse @ cross
-                sums[:, other, number, mark] = seen, max(spread, 0.0)
+                seen = float((weights * values) @ residual[:, other]) - cross @ inverse @ score
+                varied = float((strength * values) @ (1.0 - chance[:, other]))
+                # what regression leaves of a square that it explains is rounding
+                spread = varied - cross @ inverse @ cross
+                spread = spread if spread > LEAST_REST * varied else 0.0
+                sums[:, other, number, at] = seen, spread
     return sums.ravel()
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.scores.misfits import Misfits
 from cipherdag.questions.scores.score_sums import MOST_SCORE, RaoScores, RaoSums, score_shape
 from cipherdag.questions.scores.score_test import most_spread
 from cipherdag.sites.compute.counter import DiscreteColumns
@@ -31,6 +32,12 @@ from cipherdag.sites.compute.score_tests.basis import (
     Basis,
     curves,
     more_columns,
+)
+from cipherdag.sites.compute.score_tests.misfits import (
+    Given,
+    MisfitScores,
+    misfit_scores,
+    misfits_answer,
 )
 from cipherdag.sites.compute.score_tests.numbers import NumberScores
 from cipherdag.sites.compute.score_tests.patients import TableVisits, row_scores
@@ -106,6 +113,19 @@ class SiteRegressions:
             return None
         made = self._of_categories(model, fit, (nuisance, other), response, whose)
         return made._replace(covariance=made.covariance * (len(response) / rest), rows=rest)
+
+    def misfit(self, model: Regression, bins: int, all_rows: int) -> MisfitScores | None:
+        """The check of a fit along the first of the model's predictors, which is the last, too."""
+        design, response = map(host, self._expand.rows(model))
+        if self._patients is not None or len(response) <= design.shape[1]:
+            return None
+        sizes = [predictor_columns(self._categories[v]) for v in model.predictors]
+        _, along, *others, _ = np.split(design, np.cumsum([1, *sizes[:-1]]), axis=1)
+        numbers = [not self._categories[v] for v in model.predictors[1:-1]]
+        nuisance = design[:, : -sizes[-1]]
+        more = self._more_of_s(model, nuisance, response, all_rows)
+        basis = np.column_stack([nuisance, *map(host, more)])
+        return misfit_scores(Given(basis, along[:, 0], others, numbers), response, bins, all_rows)
 
     def moments(
         self, model: Regression, test: RegressionScores, n_rows: int, visits: int = 1
@@ -316,6 +336,11 @@ class SiteScores:
                     site_score = normal_score(np.array([form]), np.array([rank]))
                     sums.site_scores[test], sums.sites[test] = site_score[:, 0]
         return question.pack(sums._replace(spreads=sums.spreads[question.several]))
+
+    def misfits(self, question: Misfits) -> FloatVector:
+        """The site's sums of residuals and their moments as the question lays them out."""
+        fit = partial(self._regressions.misfit, bins=question.bins, all_rows=question.n_rows)
+        return misfits_answer(question, fit)
 
     def _by_table(
         self,
