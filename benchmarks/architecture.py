@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15801,
     "audit": 1492,
-    "cli": 4530,
+    "cli": 4532,
     "deployment": 1888,
     "federation": 1854,
     "findings": 4238,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 6095,
     "questions": 6053,
     "results": 1505,
-    "sites": 24725,
+    "sites": 25308,
     "statistics": 1774,
     "the root": 983,
 }
