@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15432,
     "audit": 1437,
-    "cli": 4609,
+    "cli": 4611,
     "deployment": 1853,
     "federation": 1824,
     "findings": 4335,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5728,
     "questions": 5955,
     "results": 1475,
-    "sites": 25125,
+    "sites": 25707,
     "statistics": 1804,
     "the root": 983,
 }

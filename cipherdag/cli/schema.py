@@ -38,14 +38,16 @@ def schema_infer(files: list[Path], out: Path | None, min_cell_size: int, *, as_
     """Write a commented schema.toml for you to read and edit: one for all FILES together.
 
     FILES are one source per site, or a folder of them. Behind LOOK: stands what a person should
-    look at, such as a column that some files lack. The draft may leave: it holds no date,
+    look at, such as a column that some files lack; columns that files call differently are matched,
+    and what people must decide is marked DECIDE. The draft may leave: it holds no date,
     identifier or free text, and no category of less than --min-cell-size rows; 0 withholds nothing.
     """
-    from cipherdag.sites.drafts.inference import infer_schema
+    from cipherdag.sites.drafts.together import draft_files
     from cipherdag.sites.drafts.withholding import content
 
-    draft = infer_schema(files, min_cell_size=min_cell_size)
-    write(draft, out, content(draft.columns, min_cell_size), as_json=as_json)
+    draft, differences, table = draft_files(files, min_cell_size)
+    said = [*table, *map(str, differences), *content(draft.columns, min_cell_size)]
+    write(draft, out, said, as_json=as_json)
 
 
 @schema.command("preview")

@@ -64,7 +64,8 @@ class Draft:
     ``constant`` ones hold one value or none. A run over these very tables does not stop at one that
     is ``runnable``; the ``shared`` hold no value of few rows. ``few`` are the numbers, ascending,
     of continuous columns with at most 12 different ones; ``lacked`` the tables, from 1, that lack a
-    column; ``written`` how files are written that nobody described, by name.
+    column; ``written`` how files are written that nobody described, by name; ``values`` how many
+    rows hold each value of a column.
     """
 
     columns: tuple[Column, ...]
@@ -74,6 +75,7 @@ class Draft:
     few: Mapping[str, tuple[str, ...]] = field(compare=False, default_factory=dict)
     lacked: Mapping[str, tuple[int, ...]] = field(compare=False, default_factory=dict)
     written: Mapping[str, FileDescription] = field(compare=False, default_factory=dict)
+    values: Mapping[str, Values] = field(compare=False, default_factory=dict, repr=False)
 
 
 Sources = Sequence[TableSource] | Mapping[str, TableSource]
@@ -108,10 +110,8 @@ def infer_columns(
     and ordered, with all its categories; nothing else is taken as ordered.
 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
-
-    Tables may have different columns where they are ``overlapping``, and any may lack ``patient``.
-    The ``shared`` columns have no category that less than the ``fewest`` rows hold; see
-    `withholding`.
+    Tables may differ in columns if ``overlapping``, and any may lack ``patient``. No ``shared`` one
+    has rarer categories than ``fewest`` rows; see `withholding`.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
@@ -136,7 +136,7 @@ def infer_columns(
     columns = [_with_looks(column, values, 0) for column, values in guesses]
     constant = {column.name for column, values in guesses if _is_constant(column, values)}
     few = {column.name: _few_numbers(column, data.tallies[column.name]) for column in columns}
-    every = frozenset(range(1, len(by_site) + 1))
+    every = {*range(1, len(by_site) + 1)}
     lacking = {name: every - {each.number for each in tables} for name, tables in held.items()}
     return Draft(
         tuple(columns),
@@ -146,6 +146,7 @@ def infer_columns(
         {name: numbers for name, numbers in few.items() if numbers},
         {name: tuple(sorted(numbers)) for name, numbers in lacking.items() if numbers},
         data.written,
+        {column.name: values for column, values in guesses},
     )
 
 
@@ -247,10 +248,22 @@ def infer_schema(
             remedy="Draft from more rows. Or give --min-cell-size 0, in Python min_cell_size=0, "
             "for a draft that stays with you.",
         )
-    schema = Schema(shared, sources=draft.written)
-    looks = [f"LOOK: is each file written as [sources] says? {_WRITTEN}"] if draft.written else []
+    return looked_through(Schema(shared, sources=draft.written), runnable, sources)
+
+
+def looked_through(
+    schema: Schema, runnable: Sequence[Column], sources: Sequence[TableSource]
+) -> Schema:
+    """The draft with relations between its columns, and with what is odd about rows.
+
+    Args:
+        schema: The draft.
+        runnable: Its columns as all values of the tables can be read by them.
+        sources: The tables.
+    """
+    looks = [f"LOOK: is each file written as [sources] says? {_WRITTEN}"] if schema.sources else []
     try:
-        whole = Schema(runnable, sources=draft.written)
+        whole = replace(schema, columns=tuple(runnable))
         tables = [load_table(source, whole) for source in sources]
     except DataError as error:
         comment = (

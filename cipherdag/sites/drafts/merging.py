@@ -7,17 +7,22 @@ is said, and its column takes no part until they have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import Relation
+from cipherdag.sites.drafts.headers import Header, Match, matches, other_units, other_words
 from cipherdag.sites.drafts.spellings import quoted, shared_categories
 from cipherdag.sites.table.column import Column, Listed
+from cipherdag.sites.table.file_description import DECLARED
 from cipherdag.sites.table.names import is_plain_number, nearest
 from cipherdag.sites.table.schema import Schema
 
 Drafts = Mapping[str, Column]
+TAKEN_FOR_ONE = "Taken for one;"
+EMPTY: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,20 @@ class Difference:
         return f"{'DECIDE' if self.open else 'taken '}  '{self.column}': {self.said} {self.remedy}"
 
 
-def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Difference, ...]]:
+def merge_schemas(
+    drafts: Mapping[str, Schema],
+    quartiles: Mapping[str, Mapping[str, tuple[float, ...]]] = EMPTY,
+    *,
+    complete: bool = False,
+) -> tuple[Schema, tuple[Difference, ...]]:
     """The schema that drafts agree on, and what does not fit; their order does not count.
+
+    Columns whose names mean the same are one; see `headers`.
+
+    Args:
+        drafts: By site.
+        quartiles: Of the numbers of columns, by site and name, where rows are at hand.
+        complete: Whether nothing is said of columns that drafts lack.
 
     Returns:
         The schema, its columns by code point: one with an open difference is ignored, and says so
@@ -46,13 +63,19 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
     Raises:
         SchemaError: No column is left that takes part.
     """
-    by_site = {site: {each.name: each for each in draft.columns} for site, draft in drafts.items()}
+    matched = sorted(matches(headers_of(drafts, quartiles)), key=lambda each: each.name)
+    by_site = {
+        site: {each.name: _renamed(each, site) for each in matched if site in each.headers}
+        for site in sorted(drafts)
+    }
     columns, differences = [], []
-    for name in sorted({name for each in by_site.values() for name in each}):
-        held = {site: draft[name] for site, draft in sorted(by_site.items()) if name in draft}
+    for match in matched:
+        name = match.name
+        held = {site: draft[name] for site, draft in by_site.items() if name in draft}
         lacking = sorted(by_site.keys() - held.keys())
         column, of_column = _merge(name, held)
-        if column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
+        of_column = [*_called(match), *(_decisions(match) or of_column)]
+        if not complete and column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
             of_column = [*of_column, _lacking(name, lacking, by_site)]
         differences += of_column
         undecided = [difference for difference in of_column if difference.open]
@@ -63,19 +86,95 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
     if all(column.kind == "ignore" for column in columns):
         lines = "; ".join(f"'{each.column}': {each.said}" for each in differences[:3])
         raise SchemaError(f"the drafts agree on no column. {lines}")
-    relations, differing = _relations(drafts)
+    relations, differing = _relations(drafts, matched)
     return Schema(tuple(columns), relations), (*differences, *differing)
 
 
-def _relations(drafts: Mapping[str, Schema]) -> tuple[tuple[Relation[str], ...], list[Difference]]:
+def headers_of(
+    drafts: Mapping[str, Schema], quartiles: Mapping[str, Mapping[str, tuple[float, ...]]] = EMPTY
+) -> dict[str, list[Header]]:
+    """The columns of every draft as `headers` compares them, by site in its order."""
+    return {
+        site: [
+            Header(column, quartiles.get(site, {}).get(column.name, ())) for column in draft.columns
+        ]
+        for site, draft in sorted(drafts.items())
+    }
+
+
+def _renamed(match: Match, site: str) -> Column:
+    """The column of a site with the name that it has in the study, and the unit in its name."""
+    header = match.headers[site]
+    unit = header.said_unit if header.column.kind in ("continuous", "binned") else ""
+    unit = "" if header.column.date else unit
+    return replace(header.column, name=match.name, unit=unit)
+
+
+def _called(match: Match) -> list[Difference]:
+    """What is said of a column that sites call differently."""
+    if not match.renamed:
+        return []
+    names = ", ".join(f"'{name}' in '{site}'" for site, name in match.renamed.items())
+    pairs = dict.fromkeys(match.renamed.values())
+    listed = ", ".join(f'{{ "{name}" = "{match.name}" }}' for name in pairs)
+    said = f"{names}: {match.reasons}."
+    return [Difference(match.name, said, f"{TAKEN_FOR_ONE} rename = {listed} {DECLARED} says so.")]
+
+
+def _decisions(match: Match) -> list[Difference]:
+    """What people decide of a column before its drafts are compared: units and spellings."""
+    decisions = []
+    if factors := other_units(match):
+        listed = " and ".join(
+            f"multiply = {{ \"{match.name}\" = {factor:g} }} for '{site}'"
+            for site, (factor, _) in factors.items()
+        )
+        ((_, unit),) = {*factors.values()} if len({*factors.values()}) == 1 else {(0.0, "")}
+        said = f"the numbers of {quoted(factors)} seem to be in another unit than the others'."
+        wanted = f', unit = "{unit}"' if unit else ""
+        remedy = (
+            f'If so, write {listed} {DECLARED}, and kind = "continuous"{wanted} for the column.'
+        )
+        decisions.append(Difference(match.name, said, remedy, open=True))
+    for site, meant in other_words(match).items():
+        texts = {text: other for text, other in meant.items() if other}
+        pairs = ", ".join(f'"{other}" = ["{text}"]' for text, other in texts.items())
+        listed = ", ".join(
+            f'"{text}"'
+            for text in dict.fromkeys(
+                text
+                for other, header in match.headers.items()
+                if other != site
+                for text in header.column.categories
+            )
+        )
+        said = f"'{site}' shares no category with the others."
+        remedy = f'If they mean the same, write kind = "discrete", categories = [{listed}] and '
+        remedy += f"synonyms = {{ {pairs or '...'} }} for the column."
+        decisions.append(Difference(match.name, said, remedy, open=True))
+    return decisions
+
+
+def _relations(
+    drafts: Mapping[str, Schema], matched: Sequence[Match]
+) -> tuple[tuple[Relation[str], ...], list[Difference]]:
     """Relations of every draft that has their columns, and those that only some of these have."""
+    names = {
+        site: {match.headers[site].name: match.name for match in matched if site in match.headers}
+        for site in drafts
+    }
     declared: dict[Relation[str], list[str]] = {}
     for site, draft in sorted(drafts.items()):
         for relation in draft.applied:
-            declared.setdefault(relation, []).append(site)
+            columns = tuple(names[site][name] for name in relation.columns)
+            declared.setdefault(Relation(relation.form, columns), []).append(site)
     shared, differences = [], []
     for relation, sites in sorted(declared.items(), key=lambda each: each[0].columns):
-        able = [site for site, entry in drafts.items() if {*relation.columns} <= {*entry.names}]
+        able = [
+            site
+            for site, entry in drafts.items()
+            if {*relation.columns} <= {names[site][name] for name in entry.names}
+        ]
         if len(sites) == len(able):
             shared.append(relation)
             continue

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeAlias
 
 from cipherdag.sites.table.column import Listed
-from cipherdag.sites.table.names import is_integer_text, is_plain_number, loose_forms, truth_value
+from cipherdag.sites.table.names import (
+    is_female,
+    is_integer_text,
+    is_plain_number,
+    loose_forms,
+    truth_value,
+)
 
 _NEAR_MISS = 0.85
+Reading: TypeAlias = Callable[[str], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +53,12 @@ def shared_categories(
     """The categories of all drafts, each in the spelling that most of them use.
 
     Two texts are one category where they share a loose form ("Männer", "maenner"), where a draft
-    says so, or where every draft has just a word for true and one for false ("Yes", "1", "ja").
+    says so, or where every draft has just a word for true and one for false ("Yes", "1", "ja"), or
+    for female and male.
     """
     used = Counter(text for categories in given.values() for text in set(categories))
-    truths = all(_two_truths(categories) for categories in given.values())
-    groups = grouped(
-        [*sorted(used), *sorted(declared.keys() - used.keys())], declared, truths=truths
-    )
+    reads = reading_of(given.values())
+    groups = grouped([*sorted(used), *sorted(declared.keys() - used.keys())], declared, reads=reads)
     spelled: dict[str, str] = {}
     remarks = []
     for group in groups:
@@ -75,14 +82,14 @@ def shared_categories(
 
 
 def grouped(
-    texts: Sequence[str], declared: Mapping[str, str], *, truths: bool
+    texts: Sequence[str], declared: Mapping[str, str], *, reads: Reading | None
 ) -> list[tuple[str, ...]]:
     """The texts in groups that spell one category each."""
     groups: list[tuple[set[str], list[str]]] = []
     for text in texts:
         keys = set(loose_forms(text)) | {f"\0{declared.get(text, text)}"}
-        if truths and (truth := truth_value(text)) is not None:
-            keys.add(f"\1{truth}")
+        if reads is not None and (value := reads(text)) is not None:
+            keys.add(f"\1{value}")
         same = [group for group in groups if group[0] & keys]
         rest = [group for group in groups if not group[0] & keys]
         members = [member for each in same for member in each[1]]
@@ -90,9 +97,13 @@ def grouped(
     return [tuple(members) for _, members in groups]
 
 
-def _two_truths(categories: Sequence[str]) -> bool:
-    truths = [truth_value(text) for text in categories]
-    return len(truths) <= 2 and None not in truths  # noqa: PLR2004 - true and false
+def reading_of(given: Iterable[Sequence[str]]) -> Reading | None:
+    """What reads all categories of every draft as one of two, such as true and false; or None."""
+    listed = [*given]
+    for reads in (truth_value, is_female):
+        if all(len(each) <= 2 and None not in map(reads, each) for each in listed):  # noqa: PLR2004
+            return reads
+    return None
 
 
 def _rank(

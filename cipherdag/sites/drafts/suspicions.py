@@ -19,7 +19,7 @@ from cipherdag.sites.drafts.spellings import grouped
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
 from cipherdag.sites.table.file_description import DECLARED, PLAIN, Notation
-from cipherdag.sites.table.names import is_plain_number
+from cipherdag.sites.table.names import is_plain_number, truth_value
 
 _SENTINELS = frozenset(
     (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))
@@ -137,7 +137,7 @@ def suspicious_numbers(
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one, or that often mark a missing value."""
     suspicions = [*_words(categories)]
-    groups = grouped(categories, {}, truths=True)
+    groups = grouped(categories, {}, reads=truth_value)
     for group in (entry for each in groups for entry in _of_one_number(each) if len(entry) > 1):
         # words before numbers, small letters before capitals
         first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))

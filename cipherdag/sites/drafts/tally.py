@@ -14,6 +14,8 @@ from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import LARGEST_EXACT, is_plain_number, normalise_value, number_text
 
+FEWEST_LACKING = 3
+"""Sites that have to lack the same columns, as a rule; see docs/adr/0027."""
 _MOST_VALUES = 16
 """Allows for one value and words for missing ones; a column with more varies."""
 
@@ -161,6 +163,8 @@ def without_lacked(
     kind = f'kind = "{column.kind}"' + (f", categories = [{listed}]" if listed else "")
     said = (
         f"Ignored: {' and '.join(files)} lack{'s' * (len(files) == 1)} it. LOOK: if it was not "
-        f"measured there and shall take part, write {kind} and unmeasured_at = [{sites}]."
+        f"measured there and shall take part, write {kind} and unmeasured_at = [{sites}]. Where "
+        f"fewer than {FEWEST_LACKING} sites lack the same columns, `cipherdag schema overlap` "
+        "leaves more out."
     )
     return replace(column, kind="ignore", categories=(), ordered=False, comment=said)

@@ -17,7 +17,7 @@ from cipherdag.errors import UnreadableDataError
 from cipherdag.pages.numerals import counted, first_of
 from cipherdag.sites.drafts.suspicions import missing_marks
 from cipherdag.sites.drafts.tally import ColumnTally
-from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column import Column, ColumnKind
 from cipherdag.sites.table.names import is_plain_number, truth_value
 
 FEWEST_ROWS = 5
@@ -55,7 +55,7 @@ _RULES = (  # what, columns of such a name, cells of such a form
     ("free text", _TEXTS, r".{61,}|.*[;\n].*|(\S+ ){8,}.*|.*[^\W\d_]{2}[.!?] [^\W\d_].*"),
 )
 _CODED = re.compile("concept|code|class|type|grade")
-_WITHHELD = "hold some other category"
+WITHHELD = "hold some other category"
 
 
 def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
@@ -75,7 +75,7 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     if sort:
         said = f"Ignored: these may be {sort}, and no value of them is written."
         more = " LOOK: if they are categories that name nobody, set discrete and write them."
-        return replace(column, kind="ignore", categories=(), ordered=False, comment=said + more)
+        return _with_categories(column, "ignore", (), said + more * (sort != "dates"))
     often = tuple(each for each in column.categories if values.get(each, 0) >= fewest)
     if often == column.categories:
         return column
@@ -84,19 +84,27 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
             f"Numbers, most of which fewer than {fewest} rows hold. If they are codes, set "
             "discrete, with every code."
         )
-        return replace(column, kind="continuous", categories=(), ordered=False, comment=said)
-    said = f"LOOK: fewer than {fewest} rows each {_WITHHELD}, which is not written."
-    said += (
-        " If it names nobody, add it to `categories`, or under `synonyms` to another one; or write "
-        "it under `missing`."
+        return _with_categories(column, "continuous", (), said)
+    said = (
+        f"LOOK: fewer than {fewest} rows each {WITHHELD}, which is not written. If it names "
+        "nobody, add it to `categories`, or under `synonyms` to another one; or write it under "
+        "`missing`."
     )
-    comment = f"{column.comment} {said}".strip()
-    if not often:
-        return replace(column, kind="ignore", categories=(), ordered=False, comment=comment)
-    ordered = column.ordered and len(often) > 1
-    constant = column.allow_constant or len(often) == 1
+    kind: ColumnKind = "discrete" if often else "ignore"
+    return _with_categories(column, kind, often, f"{column.comment} {said}".strip())
+
+
+def _with_categories(
+    column: Column, kind: ColumnKind, often: tuple[str, ...], comment: str
+) -> Column:
     return replace(
-        column, categories=often, ordered=ordered, allow_constant=constant, comment=comment
+        column,
+        kind=kind,
+        categories=often,
+        synonyms=tuple(each for each in column.synonyms if each[0] in often),
+        ordered=column.ordered and len(often) > 1,
+        allow_constant=column.allow_constant or len(often) == 1,
+        comment=comment,
     )
 
 
@@ -139,7 +147,7 @@ def content(columns: Iterable[Column], fewest: int) -> list[str]:
     """What a draft holds, and what it does not, in sentences for who is about to send it."""
     listed = [*columns]
     given = [column.name for column in listed if column.categories]
-    hidden = [column.name for column in listed if _WITHHELD in column.comment]
+    hidden = [column.name for column in listed if WITHHELD in column.comment]
     said = f"This draft holds the names of {counted(len(listed), 'column')}"
     said += f", and categories of {first_of(given)}" if given else ""
     lines = [

@@ -38,6 +38,10 @@ _TRUTH = (
     frozenset(("1", "true", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "si", "sim")),
     frozenset(("0", "false", "no", "n", "nein", "falsch", "non", "faux", "nao")),
 )
+_SEXES = (
+    frozenset(("f", "female", "w", "weiblich", "frau", "femme", "feminin", "mujer", "femenino")),
+    frozenset(("m", "male", "maennlich", "mannlich", "mann", "h", "homme", "masculin", "hombre")),
+)
 _CLOSE = 0.85
 
 
@@ -134,10 +138,17 @@ def loose_forms(text: str) -> frozenset[str]:
 
 def truth_value(text: str) -> bool | None:
     """The truth value that a word stands for, or None if it is no such word."""
-    for value, words in zip((True, False), _TRUTH, strict=True):
-        if loose_forms(text) & words:
-            return value
-    return None
+    return _first_of_two(text, _TRUTH)
+
+
+def is_female(text: str) -> bool | None:
+    """Whether a word stands for female and not male; None if it is no such word."""
+    return _first_of_two(text, _SEXES)
+
+
+def _first_of_two(text: str, words: tuple[AbstractSet[str], AbstractSet[str]]) -> bool | None:
+    forms = loose_forms(text)
+    return None if forms.isdisjoint(words[0] | words[1]) else not forms.isdisjoint(words[0])
 
 
 def nearest(text: str, candidates: Sequence[str]) -> str | None:

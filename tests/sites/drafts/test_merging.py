@@ -81,8 +81,8 @@ def test_the_order_of_drafts_does_not_count(drafts, letters):
          {"Frauen": ("frauen",), "Männer": ("maenner",)}),
         ([("a", "b"), ("b", "c"), ("a", "c")], ("a", "b", "c"), {}),
         ([("1", "2"), ("2", "10"), ("1", "10")], ("1", "2", "10"), {}),
-        # 0 and 1 among other codes are no words for false and true
-        ([("0", "1", "2"), ("no", "yes"), ("0", "1", "2")], ("0", "1", "2", "no", "yes"), {}),
+        ([("männlich", "weiblich"), ("m", "f"), ("H", "F")], ("f", "m"),
+         {"f": ("F", "weiblich"), "m": ("H", "männlich")}),
     ],
 )  # fmt: skip
 def test_spellings_become_synonyms(columns, categories, synonyms):
@@ -119,6 +119,9 @@ def test_a_near_spelling_is_said_and_not_mended():
         ([number(), discrete("a", "b")], "continuous in 's0', discrete in 's1'"),
         ([number(), Column("x", "ignore")], "ignore in 's1'"),
         ([number(), None], "not in 's1'"),
+        # 0 and 1 among other codes are no words for false and true
+        ([discrete("0", "1", "2"), discrete("no", "yes")], "shares no category"),
+        ([discrete("I", "II"), discrete("I", "II"), discrete("1", "2")], '{ "I" = ["1"], "II" = '),
         ([discrete("0", "1", "9"), discrete("0", "1", missing=("9",))], "'9' is a category"),
         ([discrete("a", "b", ordered=True), discrete("b", "a", ordered=True)], "order"),
         ([discrete("a", "b", "c"), discrete("b", "a", ordered=True)], "order"),
@@ -176,10 +179,55 @@ def test_an_order_may_be_kept_by_drafts_that_lack_a_category():
 
 
 def test_a_column_of_another_name_is_named_with_a_line_to_rename_it():
-    drafts = {"a": Schema((SURE, number())), "b": Schema((SURE, Column("X", "continuous")))}
+    names = {"a": "pressure", "b": "presure"}
+    drafts = {site: Schema((SURE, Column(name, "continuous"))) for site, name in names.items()}
     _, found = merge_schemas(drafts)
-    assert [own.column for own in found] == ["X", "x"]
-    assert 'rename = { "X" = "x" }' in found[1].remedy
+    assert [own.column for own in found] == ["pressure", "presure"]
+    assert 'rename = { "presure" = "pressure" }' in found[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("names", "taken"),
+    [
+        (["Alter", "age", "age", "Âge"], "age"),
+        (["Glukose (mg/dl)", "glucose", "glucose", "Glucose [mg/dl]"], "glucose"),
+        (["Date d'admission", "Aufnahme", "admitted", "admitted"], "admitted"),
+        (["X", "x", "x", "x"], "x"),
+    ],
+)
+def test_columns_whose_names_mean_the_same_are_one(names, taken):
+    drafts = {f"s{k}": Schema((SURE, Column(own, "continuous"))) for k, own in enumerate(names)}
+    schema, found = merge_schemas(drafts)
+    assert set(schema.names) == {"sure", taken}
+    (said,) = [own for own in found if own.said.startswith("'")]
+    assert not said.open
+    assert all(f"'{name}' in 's{k}'" in said.said for k, name in enumerate(names) if name != taken)
+
+
+@pytest.mark.parametrize("pair", [("sbp", "dbp"), ("age", "stage"), ("x 1", "x 2"), ("A+", "A-b")])
+def test_columns_of_other_meanings_stay_two(pair):
+    drafts = {name: Schema((SURE, Column(name, "continuous"))) for name in pair}
+    schema, found = merge_schemas(drafts)
+    assert {column.name for column in schema.columns} == {"sure", *pair}
+    assert all(own.open for own in found)
+
+
+def test_a_table_with_two_columns_of_one_meaning_matches_none_by_it():
+    one = Schema((SURE, Column("weight", "continuous"), Column("Gewicht", "continuous")))
+    two = Schema((SURE, Column("poids", "continuous")))
+    schema, _ = merge_schemas({"a": one, "b": two})
+    assert len(schema.columns) == 4
+
+
+def test_another_unit_is_a_decision_with_its_factor():
+    names = ["Glucose (mg/dl)", "Glykämie (mmol/l)", "glucose"]
+    drafts = {f"s{k}": Schema((SURE, Column(own, "continuous"))) for k, own in enumerate(names)}
+    schema, found = merge_schemas(drafts)
+    assert schema.names == ("sure",)
+    (said,) = [own for own in found if own.open]
+    assert "'s1' seem to be in another unit" in said.said
+    assert "18.016 }" in said.remedy
+    assert 'unit = "mg/dl"' in said.remedy
 
 
 def test_drafts_with_nothing_in_common_are_refused():

@@ -274,9 +274,10 @@ def test_numbers_are_converted_and_marks_of_missing_ones_are_not(tmp_path):
     date = Column("born", "continuous", date="days since 2000-01-01")
     rename = {"Glycémie": "glucose"}
     multiply = {"glucose": 18.0, "cut": 18.0, "born": 2.0}
-    rows = ["Glycémie;cut;born", "5,5;5,5;2000-01-02", "-9;5,6;2000-01-02", ";7;2000-01-03", "6;5;"]
-    content = "\n".join([*rows, ""]).encode()
+    content = "Glycémie;cut;born\n"
+    content += "5,5;5,5;2000-01-02\n-9;5,6;2000-01-02\n;7;2000-01-03\n6;5;\n"
     how = {"delimiter": ";", "decimal": ",", "rename": rename, "multiply": multiply}
+    content = content.encode()
     found = read(tmp_path, content, Schema((glucose, cut, date)), **how)
     assert found.names == ("born", "cut", "glucose")
     np.testing.assert_array_equal(found.values[:, 2], [99.0, np.nan, np.nan, 108.0])

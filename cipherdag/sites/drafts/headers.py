@@ -1,0 +1,265 @@
+"""Which columns of several tables are one, by names, types, ranges, categories and units.
+
+Nothing here decides alone: every match has its reasons, and a person reads them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cipherdag.sites.drafts.spellings import reading_of
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.names import loose_forms
+
+_CONCEPTS = {  # English, German, French, Spanish, Italian; words without accents
+    "identifier": r"mrn|pid|(patient|patienten|person|case|fall)s? ?(id|nr|no|number|nummer)|"
+    r"n[ro]? (de )?dossier|numero (de )?dossier|id (patient|paciente)",
+    "birth": r"birth ?date|date of birth|dob|geburtsdatum|date de naissance|fecha de nacimiento",
+    "age": r"age|alter|edad|eta",
+    "sex": r"sex|gender|geschlecht|sexe|genre|sexo|genero|sesso",
+    "smoking": r"smok\w*( status)?|rauch(er|en)(status)?|fumeu\w*|tabac|fuma\w*",
+    "bmi": r"bmi|body mass index|imc",
+    "weight": r"weight|(koerper)?gewicht|poids|peso",
+    "height": r"height|(koerper)?groesse|taille|talla|altezza",
+    "diabetes": r"diabet\w*( mellitus)?",
+    "glucose": r"glucose|glukose|gly[ck]a?emi[ea]|glucosa|glicemia|blood sugar|blutzucker",
+    "hba1c": r"hba ?1c|hemoglobine glyquee",
+    "creatinine": r"(serum )?(creatinine?|kreatinin|creatinina)",
+    "cholesterol": r"(total )?cholesterol|(gesamt)?cholesterin|cholesterol total|colesterolo?",
+    "triglycerides": r"triglyceri\w*|trigliceri\w*",
+    "systolic": r"sbp|systolic( blood pressure| bp)?|(blutdruck )?systolisch(er)?( blutdruck)?|"
+    r"blutdruck hoeherer|(pression|tension) (arterielle )?systolique|(presion )?sistolica",
+    "diastolic": r"dbp|diastolic( blood pressure| bp)?|(blutdruck )?diastolisch(er)?|"
+    r"(pression|tension) (arterielle )?diastolique|(presion )?diastolica",
+    "stage": r"(tumou?r )?stage|(tumor)?stadium|stade|estadio|stadio",
+    "ventilation": r"(mechanical )?ventilat(ed|ion)|beatm(et|ung)|ventilee?|ventilado",
+    "stay": r"los|length of stay|(liege|verweil)dauer|duree (de|du) sejour|estancia",
+    "death": r"died|death|dead|deceased|(ver|ge)storben|tod|decedee?|deces|muert[eo]|fallecido",
+    "admission": r"(date (of |d )?)?admi(tted|ssion)( date)?|aufnahme(datum)?|ingreso",
+    "country": r"country|land|pays|pais|paese",
+    "remark": r"remarks?|comments?|notes?|bemerkung(en)?|kommentar|remarques?|commentaires?",
+}
+_FACTORS = {  # of the first unit, times it gives the second
+    "glucose": ("mmol/l", "mg/dl", 18.016),
+    "creatinine": ("mg/dl", "umol/l", 88.42),
+    "cholesterol": ("mmol/l", "mg/dl", 38.67),
+    "triglycerides": ("mmol/l", "mg/dl", 88.57),
+    "weight": ("kg", "lb", 2.2046),
+    "height": ("m", "cm", 100.0),
+}
+_UNIT = re.compile(
+    r"[(\[]\s*([^)\]]*/[^)\]]*|%|years?|jahre|kg|lb|c?m|mmhg)\s*[)\]]", re.IGNORECASE
+)
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "µ": "u", "μ": "u"})
+
+
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi")
+MOST = 1.5
+"""By how much middles may differ that a factor makes equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A column of a table, and the quartiles of its numbers where rows are at hand."""
+
+    column: Column
+    quartiles: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name there."""
+        return self.column.name
+
+    @property
+    def said_unit(self) -> str:
+        """What it, or its name in brackets, says of the unit of its numbers."""
+        return self.column.unit or "".join(_UNIT.findall(self.name)[:1]).strip()
+
+    @property
+    def unit(self) -> str:
+        """The unit as units are compared: in small letters, without accents."""
+        return self.said_unit.casefold().translate(_UMLAUTS)
+
+    @property
+    def words(self) -> str:
+        """The words of its name, without a unit, accents or marks."""
+        name = _UNIT.sub("", unicodedata.normalize("NFC", self.name)).casefold()
+        plain = unicodedata.normalize("NFKD", name.translate(_UMLAUTS))
+        ascii_only = "".join(letter for letter in plain if not unicodedata.combining(letter))
+        return " ".join(re.findall(r"[^\W_]+", ascii_only))
+
+    @property
+    def concept(self) -> str:
+        """What its name means, or empty."""
+        words = self.words
+        return next((name for name, form in _CONCEPTS.items() if re.fullmatch(form, words)), "")
+
+
+Tables = Mapping[str, Sequence[Header]]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One column of several tables: its name in the study, that of each table, and why."""
+
+    name: str
+    headers: Mapping[str, Header]
+    reasons: str
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """By table, the names that are not the one in the study."""
+        return {site: each.name for site, each in self.headers.items() if each.name != self.name}
+
+
+def matches(tables: Tables) -> list[Match]:
+    """The columns of all tables, those of several once; in the order of the first table.
+
+    Equal names match, then names equal but for marks and case, then names that mean the same. Where
+    a table has two columns of a meaning, none of them matches by it.
+    """
+    groups = _by_key(tables, lambda header: header.name)
+    groups = _joined(groups, lambda header: header.words)
+    groups = _joined(groups, lambda header: header.concept)
+    often = Counter(header.name for headers in tables.values() for header in headers)
+    usual = {
+        site: -sum(often[header.name] - 1 for header in headers) for site, headers in tables.items()
+    }
+    return [_named(group, often, usual) for group in groups]
+
+
+Group = dict[str, Header]
+
+
+def _by_key(tables: Tables, key: Callable[[Header], str]) -> list[Group]:
+    groups: dict[str, Group] = {}
+    for site, headers in tables.items():
+        for header in headers:
+            groups.setdefault(key(header), {})[site] = header
+    return [*groups.values()]
+
+
+def _joined(groups: list[Group], key: Callable[[Header], str]) -> list[Group]:
+    """The groups with those of one key joined, unless two of them are of one table."""
+    by_key: dict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        keys = {key(header) for header in group.values()} - {""}
+        for each in keys if len(keys) == 1 else ():
+            by_key[each].append(group)
+    for same in by_key.values():
+        sites = [site for group in same for site in group]
+        if len(same) > 1 and len({*sites}) == len(sites):
+            for group in same[1:]:
+                same[0].update(group)
+                group.clear()
+    return [group for group in groups if group]
+
+
+def meanings(column: Column) -> frozenset[str]:
+    """What categories of a column mean: their loose forms, and truth values or sexes."""
+    spelled = [text for _, texts in column.synonyms for text in texts]
+    forms = {form for each in (*column.categories, *spelled) for form in loose_forms(each)}
+    reads = reading_of([column.categories])
+    values = () if reads is None else ((reads.__name__, reads(each)) for each in column.categories)
+    return frozenset({*forms, *map(str, values)})
+
+
+def _named(group: Group, often: Counter[str], usual: Mapping[str, int]) -> Match:
+    headers = [*group.items()]
+    _, header = min(
+        headers, key=lambda item: (-often[item[1].name], usual[item[0]], headers.index(item))
+    )
+    return Match(header.name, group, ", ".join(_reasons(group)))
+
+
+def _reasons(group: Group) -> Iterator[str]:
+    """Why the columns of a group are one, and what speaks against it."""
+    headers = [*group.values()]
+    if len({header.name for header in headers}) == 1:
+        yield "equal names"
+    elif len({header.words for header in headers}) == 1:
+        yield "names equal but for marks"
+    else:
+        yield f"names that mean {headers[0].concept}"
+    kinds = sorted({header.column.kind for header in headers})
+    yield f"all {kinds[0]}" if len(kinds) == 1 else " and ".join(kinds)
+    if units := sorted({header.unit for header in headers} - {""}):
+        yield f"units {' and '.join(units)}"
+    ranges = [header.quartiles for header in headers if header.quartiles]
+    if len(ranges) > 1:
+        low, high = max(each[0] for each in ranges), min(each[-1] for each in ranges)
+        yield "ranges overlap" if low <= high else "ranges do not overlap"
+    said = [meanings(header.column) for header in headers if header.column.categories]
+    if len(said) > 1:
+        shared = frozenset.intersection(*said)
+        yield "categories agree" if shared else "categories differ"
+
+
+def other_units(match: Match) -> dict[str, tuple[float, str]]:
+    """The tables whose numbers seem to be in another unit than those of most others.
+
+    Units say so, or middles that differ by the factor between two usual units.
+
+    Returns:
+        By table, what its numbers have to be multiplied by, and the unit that they then have.
+    """
+    headers = {
+        site: each
+        for site, each in match.headers.items()
+        if not each.column.categories and (each.unit or each.quartiles)
+    }
+    factors = {
+        site: {
+            other: matched
+            for other, each in headers.items()
+            if (matched := _conversion(each, header)) is not None
+        }
+        for site, header in headers.items()
+    }
+    return min(factors.values(), key=len, default={})
+
+
+def _conversion(one: Header, other: Header) -> tuple[float, str] | None:
+    """By what the numbers of one are multiplied to be those of the other, and its unit; or None."""
+    if one.concept not in _FACTORS or one.concept != other.concept:
+        return None
+    first, second, factor = _FACTORS[one.concept]
+    for start, end, times in ((first, second, factor), (second, first, 1.0 / factor)):
+        possible = one.unit in ("", start) and other.unit in ("", end)
+        said = bool(one.unit and other.unit)
+        if possible and (said or _near(one, other, times)):
+            return float(f"{times:.5g}"), end
+    return None
+
+
+def _near(one: Header, other: Header, factor: float) -> bool:
+    if not (one.quartiles and other.quartiles) or one.quartiles[1] <= 0:
+        return False
+    return 1 / MOST < other.quartiles[1] / one.quartiles[1] / factor < MOST
+
+
+def other_words(match: Match) -> dict[str, dict[str, str]]:
+    """The tables that share no category with the others, by what each of theirs may mean there.
+
+    Roman numerals and figures may mean the same; other words mean nothing here, which is "".
+    """
+    headers = {site: each for site, each in match.headers.items() if each.column.categories}
+    strangers: dict[str, dict[str, str]] = {}
+    for site, header in headers.items():
+        others = [each for other, each in headers.items() if other != site]
+        shown = {text for each in others for text in meanings(each.column)}
+        here = meanings(header.column)
+        if shown and len(header.column.categories) > 1 and not here & shown:
+            ranks = {_rank(text): text for each in others for text in each.column.categories}
+            strangers[site] = {
+                text: ranks.get(_rank(text), "") for text in header.column.categories
+            }
+    return strangers if 2 * len(strangers) < len(headers) else dict([*strangers.items()][1:])
+
+
+def _rank(text: str) -> str:
+    return str(_ROMAN.index(text.casefold()) + 1) if text.casefold() in _ROMAN else text

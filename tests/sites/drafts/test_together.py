@@ -1,0 +1,170 @@
+"""Files whose headers differ make one draft, and what it asks to be written makes it right."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cipherdag import Schema
+from cipherdag.sites.drafts.together import draft_files
+from cipherdag.sites.table.site_table import load_table
+from tests.support.commands import call
+
+NAMES = {
+    "kiel": ["mrn", "age", "sex", "smoker", "glucose", "creatinine", "stage", "died"],
+    "graz": ["mrn", "age", "sex", "smoker", "glucose", "creatinine", "stage", "died"],
+    "berlin": ["Patienten-ID", "Alter", "Geschlecht", "Raucher", "Glukose (mg/dl)", "Kreatinin",
+               "Stadium", "Verstorben"],
+    "lyon": ["No dossier", "Âge", "Sexe", "Fumeur", "Glycémie (mmol/l)", "Créatinine", "Stade",
+             "Décédé"],
+}  # fmt: skip
+WORDS = {  # sex, smoker, stage and died
+    "kiel": (["F", "M"], ["0", "1"], ["I", "II", "III"], ["False", "True"]),
+    "graz": (["f", "m"], ["NO", "YES"], ["I", "II", "III"], ["no", "yes"]),
+    "berlin": (["weiblich", "männlich"], ["nein", "ja"], ["I", "II", "III"], ["nein", "ja"]),
+    "lyon": (["F", "H"], ["Non", "Oui"], ["1", "2", "3"], ["non", "oui"]),
+}
+
+
+def truth(site):
+    """Numbers and codes of a site in the study's units, before it wrote them as it does."""
+    rng = np.random.default_rng(sorted(NAMES).index(site))
+    n = 90
+    return {
+        "age": rng.integers(30, 90, n).astype(float),
+        "glucose": rng.normal(110, 15, n).round(1),
+        "creatinine": rng.normal(1.0, 0.12, n).round(3),
+        **{name: rng.integers(0, k, n) for name, k in (("sex", 2), ("smoker", 2), ("stage", 3))},
+        "died": (np.arange(n) % 7 == 0).astype(int) * (site != "graz"),
+    }
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = []
+    for site, names in NAMES.items():
+        values = truth(site)
+        glucose = values["glucose"] / (18.016 if site == "lyon" else 1.0)
+        creatinine = values["creatinine"] * (88.42 if site == "lyon" else 1.0)
+        coded = ("sex", "smoker", "stage", "died")
+        words = [np.array(w)[values[k]] for k, w in zip(coded, WORDS[site], strict=True)]
+        if site == "berlin":
+            words[1][:2] = "unk"
+        identifiers = [f"{site}{k:05}" for k in range(90)]
+        columns = [identifiers, values["age"], words[0], words[1], glucose, creatinine, *words[2:]]
+        frame = pd.DataFrame(dict(zip(names, columns, strict=True)))
+        paths.append(tmp_path / f"{site}.csv")
+        frame.to_csv(paths[-1], index=False)
+    return paths
+
+
+def followed(draft):
+    """The schema with what stands behind DECIDE written, word for word."""
+    for comment, column in re.findall(r"((?:# [^\n]*\n)+)\[columns\.(\w+)\]", draft):
+        said = " ".join(line.removeprefix("# ") for line in comment.splitlines())
+        if "DECIDE" not in said:
+            continue
+        for key in re.findall(r"multiply = \{ ([^}]*) \} for '([^']*)'", said):
+            head = f'[sources."{key[1]}"]\n'
+            before = re.search(rf"{re.escape(head)}multiply = {{ (.*) }}\n", draft)
+            if before:
+                draft = draft.replace(before[0], f"{head}multiply = {{ {before[1]}, {key[0]} }}\n")
+            else:
+                draft = draft.replace(head, f"{head}multiply = {{ {key[0]} }}\n")
+        form = r'(kind|unit|categories|synonyms) = ("[^"]*"|\[[^]]*\]|\{[^}]*\})'
+        lines = "\n".join(f"{k} = {v}" for k, v in re.findall(form, said))
+        draft = draft.replace(
+            f'[columns.{column}]\nkind = "ignore"', f"[columns.{column}]\n{lines}"
+        )
+    return draft
+
+
+def test_every_printed_remedy_leads_to_the_right_values(files, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "schema.toml"
+    code, said, _ = call(capsys, monkeypatch, "schema", "infer", *files, "--out", path)
+    assert code == 0
+    assert re.search(r"glucose +glucose +glucose +Glukose \(mg/dl\) +Glycémie", said)
+    assert {*re.findall(r"DECIDE  '(\w+)'", said)} == {"glucose", "creatinine", "stage"}
+    draft = path.read_text("utf-8")
+    assert set(Schema.loads(draft).names) == {"age", "sex", "smoker", "died"}
+    path.write_text(followed(draft), "utf-8")
+    schema = Schema.load(path)
+    assert set(schema.names) == {*truth("kiel")}
+    for file in files:
+        table, right = load_table(schema.described(file), schema), truth(file.stem)
+        at = schema.names.index
+        for name in ("age", "glucose", "creatinine"):
+            np.testing.assert_allclose(table.values[:, at(name)], right[name], rtol=2e-4)  # noqa: PD011 - of a SiteTable
+        codes = {name: table.codes[:, at(name)] for name in ("sex", "smoker", "stage", "died")}
+        if file.stem == "berlin":
+            assert (codes["smoker"][:2] == -1).all()
+            codes = {name: each[2:] for name, each in codes.items()}
+            right = {name: each[2:] for name, each in right.items()}
+        for name, each in codes.items():
+            pairs = {*zip(right[name].tolist(), each.tolist(), strict=True)}
+            assert len(pairs) == len({code for code, _ in pairs})  # one code each, at every site
+        assert table.rows == 90
+    code, _, wrong = call(capsys, monkeypatch, "run", "fedpc", *files, "--schema", path,
+                          "--out", tmp_path / "out")  # fmt: skip
+    assert code == 0, wrong
+
+
+def test_one_category_means_the_same_at_every_site(files):
+    schema = Schema.loads(followed(draft_files(files, 5)[0].dumps()))
+    meant = {}
+    for file in files:
+        table, right = load_table(schema.described(file), schema), truth(file.stem)
+        for name in ("sex", "smoker", "stage", "died"):
+            codes = table.codes[2:, schema.names.index(name)]
+            for value, code in zip(right[name][2:].tolist(), codes.tolist(), strict=True):
+                assert meant.setdefault((name, value), code) == code
+
+
+def test_a_column_that_one_file_lacks_is_said_with_its_choice(files, tmp_path, capsys, monkeypatch):
+    frame = pd.read_csv(files[1]).drop(columns="age")
+    frame.to_csv(files[1], index=False)
+    path = tmp_path / "schema.toml"
+    assert call(capsys, monkeypatch, "schema", "infer", *files, "--out", path)[0] == 0
+    draft = path.read_text("utf-8")
+    said = " ".join(draft.replace("\n# ", " ").split())
+    assert "Ignored: graz.csv lacks it." in said
+    assert 'write kind = "continuous" and unmeasured_at = ["graz"]' in said
+    run = ["run", "fedpc", *files, "--schema", path, "--out", tmp_path / "out", "--force"]
+    assert call(capsys, monkeypatch, *run)[0] == 0  # as it is drafted
+    lines = '[columns.age]\nkind = "continuous"\nunmeasured_at = ["graz"]'
+    path.write_text(draft.replace('[columns.age]\nkind = "ignore"', lines), "utf-8")
+    code, _, wrong = call(capsys, monkeypatch, *run)
+    assert code == 3
+    assert "schema overlap --min-sites 3" in wrong
+    sites = ",".join(file.stem for file in files)
+    more = ["--sites", sites, "--min-sites", "3", "--out", path, "--force"]
+    assert call(capsys, monkeypatch, "schema", "overlap", path, *more)[0] == 0
+    assert call(capsys, monkeypatch, *run)[0] == 0
+
+
+def test_files_with_equal_headers_make_the_draft_that_they_made(tmp_path):
+    from cipherdag import infer_schema
+
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for seed, file in enumerate(files):
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame({"age": rng.normal(60, 9, 40), "sex": rng.choice(["f", "m"], 40)})
+        frame.to_csv(file, index=False)
+    schema, differences, table = draft_files(files, 5)
+    assert (schema.dumps(), differences, table) == (infer_schema(files).dumps(), (), [])
+    alone, _, _ = draft_files([Path(files[0])], 5)
+    assert alone == infer_schema(files[0])
+
+
+def test_a_merged_draft_holds_no_category_of_few_rows(files):
+    schema, _, _ = draft_files(files, 60)
+    for column in schema.columns:
+        for category in column.categories:
+            spelled = {category, *dict(column.synonyms).get(category, ())}
+            cells = [
+                str(cell) for file in files for cell in pd.read_csv(file, dtype=str).to_numpy().flat
+            ]
+            assert sum(cell in spelled for cell in cells) >= 60
+    assert not any(each.categories for each in draft_files(files, 400)[0].columns)
