@@ -26,9 +26,11 @@ from plain_runs import driven
 from scipy.stats import norm
 
 from cipherdag import Federation
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.fedboss.algorithm import FedBOSS
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
 from cipherdag.sites.table.visits import MAX_VISITS
@@ -38,18 +40,40 @@ ALPHA = 0.01
 WORST, LEAST_POWER = 1.5, 0.97
 BATCH_ROWS = 400_000
 """Rows times tests that are held at a time."""
+BY_ROW = 1000
+"""Tests that are done by rows, too, where nothing depends."""
+MEAN_VISITS = {"fifty": 50, "in turn": 4}
+"""About 5 of the others."""
 INFLUENCE = 0.6
 """Of the third column on x and on y."""
 EFFECT = 0.3
 ESTIMATORS = ("linear", "aipw")
+CLOSED = 5
+"""Of categories fewer graphs are learnt by this factor: searches by comparisons take longer."""
+SCORED = 6
+"""Columns of a graph that is learnt by scores."""
 
 
 class Kind(NamedTuple):
-    """Shares of the categories of x, y and the third column; none: numbers; None: no column."""
+    """Shares of the categories of x, y and the third column; none: numbers; None: no column.
+
+    ``stable`` is the third column where it is the same at all visits of a patient.
+    """
 
     x: tuple[float, ...]
     y: tuple[float, ...]
     given: tuple[float, ...] | None = None
+    stable: bool = False
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """Of each column, 0 of a number."""
+        return tuple(len(each) for each in self[:3] if each is not None)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether site regressions are needed, which cost ten times as much."""
+        return len({size > 0 for size in self.categories}) > 1
 
 
 class World(NamedTuple):
@@ -67,6 +91,7 @@ FOUR, FOUR_RARE = (0.5, 0.25, 0.15, 0.1), (0.6, 0.3, 0.07, 0.03)
 KINDS = {
     "numbers": Kind((), ()),
     "numbers, given a number": Kind((), (), ()),
+    "numbers, given a stable number": Kind((), (), (), stable=True),
     "2 x 2": Kind(TWO, TWO),
     "2 x 2, 5 %": Kind(RARE, RARE),
     "2 x 2, 5 %, given 2": Kind(RARE, RARE, (0.5, 0.5)),
@@ -78,6 +103,8 @@ KINDS = {
 WORLDS = {
     "3 x 15, five": World(3, 15, "five", 0.5, 0.5),
     "3 x 15, uneven": World(3, 15, "uneven", 0.8, 0.7),
+    "3 x 15, fifty": World(3, 15, "fifty", 0.5, 0.5),
+    "10 x 30, uneven, none alike": World(10, 30, "uneven", 0.0, 0.0),
     "10 x 30, five": World(10, 30, "five", 0.5, 0.5),
     "10 x 30, uneven": World(10, 30, "uneven", 0.8, 0.9),
     "5 x 100, uneven": World(5, 100, "uneven", 0.8, 0.5),
@@ -85,19 +112,32 @@ WORLDS = {
     "wards, 3 x 15 of 50": World(3, 15, "fifty", 0.0, 0.1),
     "10 x 30, treated in turn": World(10, 30, "in turn", 0.0, 0.9),
     "10 x 500, five": World(10, 500, "five", 0.5, 0.9),
+    "10 x 500, half once": World(10, 500, "half once", 0.5, 0.5),
 }
 INDEPENDENT = {
     "10 x 60, five": World(10, 60, "five", 0.0, 0.0),
     "10 x 60, uneven": World(10, 60, "uneven", 0.0, 0.0),
 }
+GRAPHS = {
+    "3 x 15, uneven": WORLDS["3 x 15, uneven"],
+    "3 x 40, all stable": World(3, 40, "uneven", 0.0, 1.0),
+    "10 x 30, uneven": WORLDS["10 x 30, uneven"],
+    "5 x 100, half once": WORLDS["5 x 100, half once"],
+    "10 x 60, five, dependent": INDEPENDENT["10 x 60, five"],
+    "10 x 60, five, dependent and alike": World(10, 60, "five", 0.5, 0.5),
+}
+"""Where FedBOSS is run; the last two have a chain of effects, which is to be found."""
+OF_CHAIN = {"numbers": 0.08, "4 x 4": 0.5}
 SLOPES = {"numbers": 0.06, "2 x 2": 0.1, "4 x 4": 0.09, "4 x number": 0.07}
 """Of y on x where power is measured."""
 
 
 def main() -> None:
-    options = parser(__doc__, seed=1)
-    options.add_argument("--tests", type=int, default=2000, help="tests of every cell")
+    options = parser(__doc__, seed=2)
+    options.add_argument("--tests", type=int, default=10_000, help="tests of every cell")
+    options.add_argument("--mixed", type=int, default=4000, help="tests of numbers with categories")
     options.add_argument("--runs", type=int, default=200, help="of each effect; 0: none")
+    options.add_argument("--graphs", type=int, default=200, help="of each learnt by scores")
     options.add_argument("--worlds", nargs="+", default=[*WORLDS, *INDEPENDENT])
     options.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     options.add_argument("--seconds", type=float, default=math.inf, help="begin no cell after")
@@ -106,19 +146,28 @@ def main() -> None:
     begun, cases = time.monotonic(), read_lines(options.lines)
     done = {(case["world"], case["kind"]) for case in cases}
     cells = [*product(WORLDS, KINDS), *product(INDEPENDENT, SLOPES)]
-    for world, kind in cells:
+    for world, kind in sorted(cells, key=cost):
         wanted = world in options.worlds and kind in options.kinds
         if not wanted or (world, kind) in done or time.monotonic() - begun > options.seconds:
             continue
-        rates = measured(world, kind, options.tests, options.seed)
-        cases.append({"world": world, "kind": kind, "tests": options.tests, **rates})
+        tests = options.mixed if KINDS[kind].mixed else options.tests
+        rates = measured(world, kind, tests, options.seed)
+        cases.append({"world": world, "kind": kind, "tests": tests, **rates})
         add_line(options.lines, cases[-1])
         print(cases[-1], flush=True)
+    for world, kind in product(GRAPHS, OF_CHAIN) if options.graphs else ():
+        if (f"FedBOSS, {world}", kind) not in done and time.monotonic() - begun < options.seconds:
+            runs = max(options.graphs // (CLOSED if KINDS[kind].x else 1), 1)
+            rates = joined(world, kind, runs, options.seed)
+            case = {"world": f"FedBOSS, {world}", "kind": kind, "tests": runs, **rates}
+            cases.append(case)
+            add_line(options.lines, case)
     for estimator in ESTIMATORS[: options.runs]:
         if ("effect", estimator) not in done:
             held = coverage(estimator, options.runs, options.seed)
             cases.append({"world": "effect", "kind": estimator, "tests": options.runs, **held})
             add_line(options.lines, cases[-1])
+    cells += [(f"FedBOSS, {world}", kind) for world, kind in product(GRAPHS, OF_CHAIN)]
     cells += [("effect", estimator) for estimator in ESTIMATORS]
     cases.sort(key=lambda case: cells.index((case["world"], case["kind"])))
     write_report(
@@ -126,23 +175,32 @@ def main() -> None:
     )
 
 
+def cost(cell: tuple[str, str]) -> tuple[bool, float]:
+    """Cells that cost less come first, so that a run that is stopped has most of them."""
+    world, kind = cell
+    shape = {**WORLDS, **INDEPENDENT}[world]
+    return KINDS[kind].mixed, shape.sites * shape.patients * MEAN_VISITS.get(shape.visits, 5)
+
+
 def measured(world: str, kind: str, tests: int, seed: int) -> dict[str, float]:
-    """The shares of tests that say dependent at the level, by patients and by rows."""
+    """The shares of tests that say dependent at the level, by patients and by rows.
+
+    Where nothing depends, the first tests alone are done by rows, too: their level is far off.
+    """
     rng = np.random.default_rng((seed, zlib.crc32(f"{world} {kind}".encode())))
     shape, columns = {**WORLDS, **INDEPENDENT}[world], KINDS[kind]
     slope = SLOPES[kind] if world in INDEPENDENT else 0.0
-    rows = shape.sites * shape.patients * 5
+    rows = shape.sites * shape.patients * MEAN_VISITS.get(shape.visits, 5)
     dependent: list[np.ndarray] = []
-    while sum(map(len, dependent)) < tests:
-        count = min(max(BATCH_ROWS // rows, 10), tests - sum(map(len, dependent)))
+    by_row: list[np.ndarray] = []
+    while (done := sum(map(len, dependent))) < tests:
+        count = min(max(BATCH_ROWS // rows, 10), tests - done)
         parts = [site_rows(rng, shape, columns, count, slope) for _ in range(shape.sites)]
-        dependent.append(
-            np.column_stack(
-                [answered(parts, columns, count, by_patient=each) for each in (True, False)]
-            )
-        )
-    by_patient, by_row = np.concatenate(dependent).mean(axis=0)
-    return {"by_patient": float(by_patient), "by_row": float(by_row)}
+        dependent.append(answered(parts, columns, count, by_patient=True))
+        if slope or done < BY_ROW:
+            by_row.append(answered(parts, columns, count, by_patient=False))
+    shares = (float(np.concatenate(each).mean()) for each in (dependent, by_row))
+    return dict(zip(("by_patient", "by_row"), shares, strict=True))
 
 
 def visits_of(rng, world: World) -> np.ndarray:
@@ -177,7 +235,8 @@ def site_rows(rng, world: World, kind: Kind, count: int, slope: float):
         turn = rng.integers(0, 2, (len(visits), count)).repeat(visits, axis=0)
         x = 2.0 * ((np.arange(len(x))[:, None] + turn) % 2) - 1.0 + 0.05 * x
     if kind.given is not None:
-        given = latent(rng, visits, world, count)
+        same = world._replace(between=1.0) if kind.stable else world
+        given = latent(rng, visits, same, count)
         shown = given if not kind.given else cut(given, kind.given)
         x, y = (each + INFLUENCE * (shown - shown.mean()) for each in (x, y))
         columns = [shown]
@@ -207,14 +266,13 @@ class VisitSite(Site):
         return vars(self)["whose"]
 
     @property
-    def _visits(self) -> int:
+    def visits(self) -> int:
         return MAX_VISITS
 
 
 def answered(parts, kind: Kind, count: int, *, by_patient: bool) -> np.ndarray:
     """Whether each test says dependent, shape (count,)."""
-    each = [len(each) for each in kind if each is not None]
-    categories = tuple(each) * count
+    categories = kind.categories * count
     sites = [
         VisitSite(values, categories, whose) if by_patient else Site(values, categories)
         for values, whose in parts
@@ -235,6 +293,48 @@ def answered(parts, kind: Kind, count: int, *, by_patient: bool) -> np.ndarray:
         return (yield from source.p_values(tests))
 
     return driven(asking(), sites)[-1] <= ALPHA
+
+
+def joined(world: str, kind: str, runs: int, seed: int) -> dict[str, float]:
+    """The share of pairs that FedBOSS joins: of all, or of the chain where columns depend."""
+    rng = np.random.default_rng((seed, zlib.crc32(f"{world} {kind} graph".encode())))
+    shape, shares = GRAPHS[world], KINDS[kind].x
+    slope = OF_CHAIN[kind] if "dependent" in world else 0.0
+    categories, answered = (len(shares),) * SCORED, []
+    for _ in range(runs):
+        parts = [chain(rng, shape, shares, slope) for _ in range(shape.sites)]
+        each = []
+        for by_patient in (True, False):
+            sites = [
+                VisitSite(values, categories, whose) if by_patient else Site(values, categories)
+                for values, whose in parts
+            ]
+            facts = Facts(
+                n_variables=SCORED,
+                n_sites=len(sites),
+                names=tuple(f"x{number}" for number in range(SCORED)),
+                min_contributors=FEWEST,
+                present=Presence(len(sites)),
+                visits=MAX_VISITS if by_patient else 1,
+            )
+            arcs = driven(FedBOSS().ask(facts), sites).arcs
+            pairs = np.triu(np.ones_like(arcs), k=1) & (
+                np.eye(SCORED, k=1) > 0.0 if slope else True
+            )
+            each.append((arcs | arcs.T)[pairs].mean())
+        answered.append(each)
+    by_patient, by_row = np.mean(answered, axis=0)
+    return {"by_patient": float(by_patient), "by_row": float(by_row)}
+
+
+def chain(rng, shape: World, shares: tuple[float, ...], slope: float):
+    """Columns of a site of which each depends on the one before, and the patient of each row."""
+    visits = visits_of(rng, shape)
+    values = latent(rng, visits, shape, SCORED)
+    for number in range(1, SCORED):
+        values[:, number] += slope * values[:, number - 1]
+    values = cut(values / values.std(axis=0), shares) if shares else values
+    return values, np.repeat(np.arange(shape.patients), visits)
 
 
 def effect_rows(rng, patients: int, *, arms: bool) -> pd.DataFrame:
@@ -274,6 +374,12 @@ def ratio(case: dict) -> float:
     return case["by_patient"] / max(case["by_row"], 1e-9)
 
 
+def made_of(case: dict, report: dict) -> str:
+    """How many tests, and their seed where it is another one than the report's."""
+    seed = case.get("seed", report["seed"])
+    return f"{case['tests']:,}" + (f", seed {seed}" if seed != report["seed"] else "")
+
+
 def markdown(report: dict) -> str:
     """Levels by world and kind, in bold beyond 1.5 times the level; power beside that of rows."""
     cases, parts = report["cases"], []
@@ -283,13 +389,15 @@ def markdown(report: dict) -> str:
         for case in own:
             shown = f"{case['by_patient']:.4f}"
             shown = f"**{shown}**" if case["by_patient"] > WORST * ALPHA else shown
-            rows.append([world, case["kind"], shown, f"{case['by_row']:.3f}", f"{case['tests']:,}"])
+            rows.append(
+                [world, case["kind"], shown, f"{case['by_row']:.3f}", made_of(case, report)]
+            )
     heads = ["sites x patients, visits", "columns", "dependent, by patients", "by rows", "tests"]
     parts += table(heads, rows)
     power = [
         [case["world"], case["kind"]]
         + [f"{each:.3f}" for each in (case["by_patient"], case["by_row"], ratio(case))]
-        + [f"{case['tests']:,}"]
+        + [made_of(case, report)]
         for case in cases
         if case["world"] in INDEPENDENT
     ]
@@ -300,6 +408,15 @@ def markdown(report: dict) -> str:
         for case in cases
         if case["world"] == "effect"
     ]
+    graphs = [
+        [case["world"].removeprefix("FedBOSS, "), case["kind"].replace("4 x 4", "4 categories")]
+        + [f"{each:.3f}" for each in (case["by_patient"], case["by_row"])]
+        + [case["tests"]]
+        for case in cases
+        if case["world"].startswith("FedBOSS")
+    ]
+    heads = ["FedBOSS, 6 columns", "columns", "pairs joined, by patients", "by rows", "graphs"]
+    parts += ["", *table(heads, graphs)]
     heads = ["effect, 3 x 100 patients", "intervals that hold it, by patients", "by rows", "runs"]
     return "\n".join([*parts, "", *table(heads, held)]) + "\n"
 
