@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15432,
     "audit": 1437,
-    "cli": 4611,
+    "cli": 4612,
     "deployment": 1853,
     "federation": 1824,
     "findings": 4335,

@@ -36,6 +36,7 @@ EXAMPLES = {
     "schema infer": "cipherdag schema infer north.csv south.csv --out schema.toml",
     "schema merge": "cipherdag schema merge north.toml south.toml --out schema.toml",
     "schema overlap": "cipherdag schema overlap schema.toml --sites north,south,west",
+    "schema preview": "cipherdag schema preview warehouse.toml",
     "site activate": "cipherdag site activate north.approval --study CODE",
     "site approve": "cipherdag site approve 1f3a9c20",
     "site carry": "cipherdag site carry shared --coordinator lead@example.org",

@@ -41,7 +41,7 @@ def frame(columns, missing=0.03):
 
 
 def made(name, table):
-    loaded = load_table(table, infer_schema(table))
+    loaded = load_table(table, infer_schema(table, min_cell_size=0))
     return table_test(loaded, CITestSpec(alpha=0.05, name=name, kernel_rows=200), device="cpu")
 
 

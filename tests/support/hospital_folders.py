@@ -134,7 +134,9 @@ class Hospitals:
 def written(n_sites):
     """The texts of the schema and of every site's data."""
     tables = [adversary.patients(adversary.ROWS[k % 3], k) for k in range(n_sites)]
-    return infer_schema(tables).dumps(), [own.to_csv(index=False) for own in tables]
+    return infer_schema(tables, min_cell_size=0).dumps(), [
+        own.to_csv(index=False) for own in tables
+    ]
 
 
 def hospitals(tmp_path, *, policy=None, names=NAMES):

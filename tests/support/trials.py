@@ -60,7 +60,7 @@ class Often(Trial):
 
 @cache
 def drafted(trial):
-    return infer_schema([*trial.data.values()])
+    return infer_schema([*trial.data.values()], min_cell_size=0)
 
 
 class Restricted(Often):

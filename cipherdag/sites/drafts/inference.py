@@ -123,7 +123,7 @@ def infer_columns(
     for number, (site, given) in enumerate(by_site, start=1):
         with _of_site(site):
             source, counted = as_written(given, count_table, lambda each: each.tallies.values())
-            if fewest:
+            if fewest and isinstance(source, (str, os.PathLike, DescribedFile)):
                 refuse_values_as_names(counted.tallies, counted.file)
             if data.tallies and not overlapping:
                 _check_same_columns(counted, data.tallies, first=by_site[0][0], but=patient)

@@ -37,7 +37,7 @@ def staged():
 
 
 def fitted(data, *, least=0, schema=None, policy=None, **parameters):
-    schema = schema or infer_schema(list(data.values()))
+    schema = schema or infer_schema(list(data.values()), min_cell_size=0)
     policy = policy or Policy(min_cell_size=least, questions=QUESTION_KINDS)
     federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
     own = {"time": "months", "event": "died", "edges": EDGES} | parameters
@@ -96,7 +96,7 @@ def test_with_one_hazard_it_is_that_of_all_rows_on_binned_times():
 def test_a_site_without_events_still_has_rows_at_risk_of_one_hazard():
     data = staged()
     data["west"]["died"] = "no"
-    schema = infer_schema(list(staged().values()))
+    schema = infer_schema(list(staged().values()), min_cell_size=0)
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     adjust = ("age", "arm", "stage")
     together = fitted(data, schema=schema, adjust=adjust, site_effect=False)
@@ -191,7 +191,7 @@ def with_stages(**sites):
 
 def opened(data, site_effect):
     """What the coordinator asks of a model of stages, and the outcome."""
-    schema = infer_schema(list(data.values()))
+    schema = infer_schema(list(data.values()), min_cell_size=0)
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
@@ -245,7 +245,7 @@ def test_a_site_that_leaves_after_counting_closes_the_whole_step(site_effect):
 
 def test_a_category_that_few_sites_have_is_named():
     data = with_stages(north=STAGES, south=STAGES[:2], west=STAGES[:2])
-    schema = infer_schema(list(data.values()))
+    schema = infer_schema(list(data.values()), min_cell_size=0)
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     result = fitted(data, schema=schema, least=11, adjust=("age", "stage"))
     (said,) = [own for own in result.report.warnings if "Cox model" in own]
@@ -260,7 +260,7 @@ def test_a_category_that_enough_sites_have_or_none_is_in_the_model(site_effect):
     found, asked = opened(data, site_effect)
     assert (found.sites, found.few, found.fit.rank) == (4, (), 2)
     assert asked
-    schema = infer_schema([*data.values(), ward(9, 1).assign(stage="IV")])
+    schema = infer_schema([*data.values(), ward(9, 1).assign(stage="IV")], min_cell_size=0)
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     result = fitted(data, schema=schema, adjust=("stage",), site_effect=site_effect)
     assert result.table("hazard_ratios")["fault"].tolist() == ["", "", "not determined"]
@@ -297,7 +297,7 @@ def test_columns_of_a_model_that_cannot_be_are_named(adjust, said):
 
 @pytest.mark.parametrize("site_effect", [True, False])
 def test_nothing_is_opened_that_was_not_counted(site_effect):
-    schema = infer_schema(list(wards().values()))
+    schema = infer_schema(list(wards().values()), min_cell_size=0)
     federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     facts = Facts(4, 3, names=schema.names, min_contributors=3)

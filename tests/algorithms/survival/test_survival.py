@@ -28,7 +28,7 @@ OWN = {"time": "months", "event": "died"}
 
 def survived(data, *, least=0, schema=None, **parameters):
     parameters = OWN | {"edges": EDGES} | parameters
-    schema = schema or infer_schema(list(data.values()))
+    schema = schema or infer_schema(list(data.values()), min_cell_size=0)
     policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
     federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
     return federation.run(Survival(**parameters))
@@ -362,7 +362,7 @@ def test_rounded_counts_move_the_curve_little(censored):
 
 def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     """What the coordinator opens, and the sites."""
-    schema = loose(data) if wide else infer_schema(list(data.values()))
+    schema = loose(data) if wide else infer_schema(list(data.values()), min_cell_size=0)
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [
         SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
@@ -393,7 +393,7 @@ def test_a_group_that_two_sites_have_takes_no_part_in_the_test():
 
 
 def test_an_empty_group_has_no_curve_and_the_others_are_compared():
-    schema = infer_schema([*wards().values(), ward(9, 1).assign(arm="none")])
+    schema = infer_schema([*wards().values(), ward(9, 1).assign(arm="none")], min_cell_size=0)
     found = survived(wards(), by="arm", least=11, schema=schema)
     whole = survived(wards(), by="arm", least=11)
     assert found.finding.unreported == ("none",)
@@ -499,7 +499,7 @@ def test_groups_that_too_few_sites_share_have_curves_and_no_test():
 
 
 def loose(data):
-    schema = infer_schema(list(data.values()))
+    schema = infer_schema(list(data.values()), min_cell_size=0)
     return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
 
 
@@ -583,7 +583,7 @@ def test_a_column_or_edge_that_cannot_be_is_named(parameters, said):
 
 def test_a_site_has_the_result_by_its_own_names():
     data = wards()
-    schema = infer_schema(list(data.values()))
+    schema = infer_schema(list(data.values()), min_cell_size=0)
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     own = Survival(time="4", event="3", by="2", adjust=("1", "2"))

@@ -22,6 +22,8 @@ ON_THE_PROCESSOR = {
     "BestIndexPrecedes", "WeightedEvidence",
 }  # fmt: skip
 """Questions that none of a site's batches answers: of single columns, once in a run."""
+FETCHED = {"Misfits"}
+"""Few, once the graph stands: the processor checks the fit on the columns of one regression."""
 RUNS = {name: run for name, *run in benchmark.runs()}
 FEW = {name: 4 if "mixed" in name else 3 for name in RUNS if re.match("Fed(PC|FCI|BOSS),", name)}
 """Columns of the runs that ask the most tests; of three the correlations are fewer than rows."""
@@ -38,7 +40,7 @@ def test_a_site_computes_on_its_device_and_no_column_comes_back(name):
     assert on_processor <= ON_THE_PROCESSOR
     assert set(records) - on_processor, "something was computed there"
     for kind, record in records.items():
-        assert max(record.fetched, default=0) < record.rows, kind
+        assert kind in FETCHED or max(record.fetched, default=0) < record.rows, kind
 
 
 def both(name):
