@@ -15,7 +15,7 @@ from cipherdag.sites.table.site_table import load_table
 
 
 def asked(frame, schema=None):
-    schema = infer_schema(frame) if schema is None else schema
+    schema = infer_schema(frame, min_cell_size=0) if schema is None else schema
     table = load_table(frame, schema)
     return [name for name, _ in key_suspicions(frame, table, possible_keys(schema))]
 
