@@ -49,7 +49,7 @@ BUDGETS = {
     "findings": 4335,
     "graphs": 6387,
     "pages": 270,
-    "privacy": 5138,
+    "privacy": 5142,
     "program": 415,
     "protocol": 5728,
     "questions": 5955,

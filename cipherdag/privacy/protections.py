@@ -17,7 +17,11 @@ from typing import Final
 from cipherdag.errors import ProtectionError
 from cipherdag.privacy.protection_kind import ProtectionKind
 
-_FILES = ("masking", "bfv", "protection_kind")
+_FILES = (
+    "masking",
+    "bfv",
+    "protection_kind",
+)
 PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType(
     {
         kind.name: kind

@@ -21,7 +21,8 @@ CALLS_CODE = {"eval", "exec", "compile", "__import__", "unpack_archive", "make_a
 CALLS_CODE |= {"execv", "execve", "execvp", "spawnv", "popen", "load_module", "exec_module"}
 
 STARTS_PROGRAMS = {
-    "protocol/engines/engine_process.py": "the engine's process: our own module, no shell"
+    "deployment/processes.py": "the site's `on-waiting`, which its user alone may change",
+    "protocol/engines/engine_process.py": "the engine's process: our own module, no shell",
 }
 IMPORTS_BY_NAME = {
     "__init__.py": "names of the package's own API",

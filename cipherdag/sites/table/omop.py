@@ -232,7 +232,8 @@ class _Reading:
         # DuckDB has PostgreSQL's notation
         dialect = registry.load("postgresql" if self._dialect == "duckdb" else self._dialect)()
         chosen = self._rows() if what == "rows" else self._counts()
-        return str(chosen.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+        in_place = {"literal_binds": True}
+        return str(dialect.statement_compiler(dialect, chosen, compile_kwargs=in_place))
 
     def _rows(self) -> Select[Any]:
         """The rows with all columns, in an order that no later record changes."""
