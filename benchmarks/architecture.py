@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15432,
     "audit": 1437,
-    "cli": 4612,
+    "cli": 4614,
     "deployment": 1853,
     "federation": 1824,
     "findings": 4335,
@@ -51,10 +51,10 @@ BUDGETS = {
     "pages": 270,
     "privacy": 5142,
     "program": 415,
-    "protocol": 5728,
+    "protocol": 5730,
     "questions": 5955,
     "results": 1475,
-    "sites": 25708,
+    "sites": 25719,
     "statistics": 1804,
     "the root": 983,
 }

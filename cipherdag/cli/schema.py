@@ -47,6 +47,8 @@ def schema_infer(files: list[Path], out: Path | None, min_cell_size: int, *, as_
 
     draft, differences, table = draft_files(files, min_cell_size)
     said = [*table, *map(str, differences), *content(draft.columns, min_cell_size)]
+    if undecided := sorted({each.column for each in differences if each.open}):
+        said.append(f"Ignored until you do what stands behind DECIDE: {', '.join(undecided)}.")
     write(draft, out, said, as_json=as_json)
 
 

@@ -295,11 +295,13 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
     for group in () if measured.everywhere else measured.groups(range(len(cohort))):
         if len(group) < fewest:
             names = " and ".join(f"'{cohort[site].name}'" for site in group)
+            sites = ",".join(member.name for member in cohort)
             raise CohortError(
                 f"of what {names} measured, differences of sums would tell: sites that lack the "
                 f"same variables are {fewest} at least",
                 remedy="Name under unmeasured_at what they measured and too few others did: "
-                f"`cipherdag schema overlap --min-sites {max(fewest, 3)}` says which.",
+                f"`cipherdag schema overlap schema.toml --sites {sites} --min-sites "
+                f"{max(fewest, 3)}` says which.",
             )
 
 

@@ -169,10 +169,9 @@ def meanings(column: Column) -> frozenset[str]:
 
 
 def _named(group: Group, often: Counter[str], usual: Mapping[str, int]) -> Match:
-    headers = [*group.items()]
-    _, header = min(
-        headers, key=lambda item: (-often[item[1].name], usual[item[0]], headers.index(item))
-    )
+    # by name of the table at last, so that the order of tables does not count
+    site = min(group, key=lambda site: (-often[group[site].name], usual[site], site))
+    header = group[site]
     return Match(header.name, group, ", ".join(_reasons(group)))
 
 

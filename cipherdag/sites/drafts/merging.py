@@ -6,15 +6,16 @@ is said, and its column takes no part until they have.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import Relation
 from cipherdag.sites.drafts.headers import Header, Match, matches, other_units, other_words
-from cipherdag.sites.drafts.spellings import quoted, shared_categories
+from cipherdag.sites.drafts.spellings import grouped, quoted, reading_of, shared_categories
 from cipherdag.sites.table.column import Column, Listed
 from cipherdag.sites.table.file_description import DECLARED
 from cipherdag.sites.table.names import is_plain_number, nearest
@@ -133,26 +134,36 @@ def _decisions(match: Match) -> list[Difference]:
         said = f"the numbers of {quoted(factors)} seem to be in another unit than the others'."
         wanted = f', unit = "{unit}"' if unit else ""
         remedy = (
-            f'If so, write {listed} {DECLARED}, and kind = "continuous"{wanted} for the column.'
+            f"If so, write {listed} {DECLARED} (one line for each file has all its columns), and "
+            f'kind = "continuous"{wanted} for the column.'
         )
         decisions.append(Difference(match.name, said, remedy, open=True))
     for site, meant in other_words(match).items():
-        texts = {text: other for text, other in meant.items() if other}
-        pairs = ", ".join(f'"{other}" = ["{text}"]' for text, other in texts.items())
-        listed = ", ".join(
-            f'"{text}"'
-            for text in dict.fromkeys(
+        others = [each.column.categories for at, each in match.headers.items() if at != site]
+        texts = [*dict.fromkeys(text for each in others for text in each)]
+        spelled = {group[0]: [*group[1:]] for group in grouped(texts, {}, reads=reading_of(others))}
+        unclear = [text for text in meant if not meant[text]]
+        for text in meant.keys() - {*unclear}:
+            next(each for first, each in spelled.items() if meant[text] in (first, *each)).append(
                 text
-                for other, header in match.headers.items()
-                if other != site
-                for text in header.column.categories
             )
-        )
+        listed, pairs = _toml(spelled), {first: each for first, each in spelled.items() if each}
         said = f"'{site}' shares no category with the others."
-        remedy = f'If they mean the same, write kind = "discrete", categories = [{listed}] and '
-        remedy += f"synonyms = {{ {pairs or '...'} }} for the column."
+        remedy = f'If they mean the same, write kind = "discrete", categories = {listed}'
+        if pairs:
+            named = (f"{_toml([first])[1:-1]} = {_toml(each)}" for first, each in pairs.items())
+            synonyms = ", ".join(named)
+            remedy += f" and synonyms = {{ {synonyms} }}"
+        remedy += " for the column"
+        if unclear:
+            remedy += f", and {quoted(unclear)} under `synonyms` of what each means"
+        remedy += "."
         decisions.append(Difference(match.name, said, remedy, open=True))
     return decisions
+
+
+def _toml(texts: Iterable[str]) -> str:
+    return json.dumps([*texts], ensure_ascii=False)
 
 
 def _relations(

@@ -162,9 +162,10 @@ def without_lacked(
     listed = ", ".join(json.dumps(each, ensure_ascii=False) for each in column.categories)
     kind = f'kind = "{column.kind}"' + (f", categories = [{listed}]" if listed else "")
     said = (
-        f"Ignored: {' and '.join(files)} lack{'s' * (len(files) == 1)} it. LOOK: if it was not "
-        f"measured there and shall take part, write {kind} and unmeasured_at = [{sites}]. Where "
-        f"fewer than {FEWEST_LACKING} sites lack the same columns, `cipherdag schema overlap` "
-        "leaves more out."
+        f"Ignored: {' and '.join(files)} lack{'s' * (len(files) == 1)} it. LOOK: if it has another "
+        f'name there, write rename = {{ "THAT NAME" = "{column.name}" }} under [sources."FILE"] of '
+        f"the file. If it was not measured there, write {kind} and unmeasured_at = [{sites}]. "
+        f"Where fewer than {FEWEST_LACKING} sites lack the same columns, `cipherdag schema "
+        "overlap` leaves more out."
     )
     return replace(column, kind="ignore", categories=(), ordered=False, comment=said)

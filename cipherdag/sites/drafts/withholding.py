@@ -151,8 +151,8 @@ def content(columns: Iterable[Column], fewest: int) -> list[str]:
     said = f"This draft holds the names of {counted(len(listed), 'column')}"
     said += f", and categories of {first_of(given)}" if given else ""
     lines = [
-        f"{said}. At least {fewest} rows hold each category. It holds no number, date, identifier "
-        "or free text."
+        f"{said}. At least {fewest} rows of all files together hold each category. None looks like "
+        "a date, an identifier or free text."
         if given
         else f"{said}, and no value."
     ]

@@ -1,6 +1,7 @@
 """Files whose headers differ make one draft, and what it asks to be written makes it right."""
 
 import re
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +138,7 @@ def test_a_column_that_one_file_lacks_is_said_with_its_choice(files, tmp_path, c
     path.write_text(draft.replace('[columns.age]\nkind = "ignore"', lines), "utf-8")
     code, _, wrong = call(capsys, monkeypatch, *run)
     assert code == 3
-    assert "schema overlap --min-sites 3" in wrong
+    assert "cipherdag schema overlap schema.toml --sites" in wrong
     sites = ",".join(file.stem for file in files)
     more = ["--sites", sites, "--min-sites", "3", "--out", path, "--force"]
     assert call(capsys, monkeypatch, "schema", "overlap", path, *more)[0] == 0
@@ -168,3 +169,9 @@ def test_a_merged_draft_holds_no_category_of_few_rows(files):
             ]
             assert sum(cell in spelled for cell in cells) >= 60
     assert not any(each.categories for each in draft_files(files, 400)[0].columns)
+
+
+def test_the_order_of_files_does_not_count(files):
+    texts = {draft_files(each, 5)[0].dumps() for each in permutations(files)}
+    columns = {frozenset(Schema.loads(text).names) for text in texts}
+    assert len(columns) == 1
