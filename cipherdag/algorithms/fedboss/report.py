@@ -60,6 +60,10 @@ OVER_GRAPHS = (
     "Estimate an effect over these graphs: cipherdag effect FOLDER --of CAUSE --on OUTCOME, where "
     "FOLDER is that of this report. It says in how many graphs there is one, and how strong it is."
 )
+UNSURE = (
+    "How sure edges and arrows are was not computed: that needs columns of numbers alone, without "
+    "missing values. Run again with --bootstrap 20 before you rely on an arrow."
+)
 NOT_DRAWN = (
     "How many graphs fit these data is not said: that needs at most {most} variables, and {more} "
     "rows more than there are variables and sites."
@@ -181,6 +185,8 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
         panels, steps = (_sure(sample), *panels), (OVER_GRAPHS,)
     elif details.get("sets") == {}:  # scores from moments
         limits = (*limits, NOT_DRAWN.format(most=MOST_SAMPLED, more=SPARE_ROWS))
+    elif conclusion.confidences is None:
+        limits = (*limits, UNSURE)
     report = Report(panels=panels, notes=(note,), limits=limits, steps=steps)
     report += differences_report(details, taken if mixes else "")
     report += Report(warnings=tuple(curve_warnings(details)))

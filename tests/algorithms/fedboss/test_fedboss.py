@@ -235,6 +235,8 @@ def test_differences_between_sites_are_no_evidence_within_them(kind):
     between = "columns whose levels differ between sites depend on each other"
     assert any(between in own for own in pooled.report.limits)
     assert not any(between in own for own in within.report.limits)
+    unsure = "How sure edges and arrows are was not computed"
+    assert any(unsure in own for own in within.report.limits) == (kind == "categories")
 
 
 def test_units_of_a_site_change_no_graph():
