@@ -2,6 +2,7 @@
 
 The set that happened to separate x and z decides badly where tests err. The rules here look at
 every subset of the neighbours of x and of those of z.
+
 ``conservative`` and ``majority`` count the separating sets that contain the middle y. The first
 needs none for a collider and all for another middle (Ramsey, Zhang and Spirtes, "Adjacency-
 faithfulness and conservative causal inference", UAI 2006); the second needs fewer or more than half
@@ -15,6 +16,7 @@ middle counts only if no S without one does: that middle, if a collider, makes x
 itself. Where only bits are disclosed, p has three values (`bracketed_p_values`). The mean over S is
 robust to two errors: in half of all samples of a chain whose ends many sets separate, the highest p
 belongs to a set without the middle; and some set with a collider separates where it acts weakly.
+
 Other triples are ambiguous, and so are those whose ends no set separates; where a DAG needs a
 collider, any of them may be it (`cipherdag.graphs.resolution`). A collider y is ambiguous, too, if
 another collider w of x and z is adjacent to it, and a test of x or z with y given w was skipped: y
@@ -117,8 +119,7 @@ def judge_triples(
 ) -> Asking[JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`, and `bracketed_p_values` by bits; no test is asked twice. ``also``
-    is called with every result, too.
+    Rounds: as `candidate_tests`, and `bracketed_p_values` by bits. ``also`` takes every result.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
@@ -237,8 +238,7 @@ def _index_among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
 
 def _by_drops(drops: list[float]) -> tuple[Verdict, float]:
     """What a middle is, and the factor by which p falls on average as it joins."""
-    # summed exactly, so that the order of the variables does not matter
-    mean = math.fsum(drops) / len(drops) if drops else 0.0
+    mean = math.fsum(drops) / len(drops) if drops else 0.0  # exact in any order of the variables
     clear = math.log(CLEAR)
     verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
     return verdict, math.exp(mean)

@@ -2,8 +2,8 @@
 
 A score takes a full table of a category and its causes, so where effects add up, parents and
 colliders can cost more than they explain. Tests of the same run have no such cost: their edges
-join those of the best graph, and they judge its triples first. An edge of scores falls where tests
-separate its ends, either marginally or while its table has too few rows to be judged.
+join those of the best graph, and they judge its triples first. An edge of scores falls if its ends
+are marginally independent, or if tests separate them and its table is too large for the rows.
 """
 
 from __future__ import annotations
