@@ -247,11 +247,11 @@ class Estimation:
         worth = self._effective_rows(values, rows, effective)
         coefficients = self._coefficients_per_arm
         spare = worth - coefficients
-        if (few := int(spare.argmin())) >= 0 and spare[few] < FEWEST_SPARE:
-            rare = worth[few] < rows[few] / 2.0
+        if (arm := int(spare.argmin())) >= 0 and spare[arm] < FEWEST_SPARE:
+            rare = worth[arm] < rows[arm] / 2.0
             rarer = ", few of them with the rarer outcome," if rare else ""
             return self._no_effect(
-                f"{rows[few]:.0f} rows of arm {few + 1}{rarer} are worth {worth[few]:.0f}, and "
+                f"{rows[arm]:.0f} rows of arm {arm + 1}{rarer} are worth {worth[arm]:.0f}, and "
                 f"models with constants of {self._sites} sites have {coefficients} coefficients, "
                 "so that no interval would hold: adjust for fewer or coarser variables"
             )
