@@ -94,7 +94,7 @@ def _shares(
     cell_keys: CellKeys,
     counted: IndexArray | None,
 ) -> _Shares:
-    """Count the shares of a variable in the strata of those given, by ``counted`` where known."""
+    """Count a variable's shares per stratum of the given ones; from ``counted`` if there is one."""
     sides, number = question.categories, question.categories[variables[0]] == 0
     column, fetch = columns
     held = [fetch(position) for position in variables] if counted is None else []
@@ -191,8 +191,8 @@ def _coded(columns: Array, held: list[FloatVector]) -> list[bool]:
 def code_in(values: FloatVector) -> tuple[float, int] | None:
     """A value that seems to stand for no measurement, as -999 does, and how often it occurs.
 
-    It is the only one beyond a fence, on its side, of `FENCE` ranges between the quartiles of the
-    other values, and occurs `FEWEST_REPEATS` times at least. None where there is none.
+    It alone lies beyond the fence on its side, `FENCE` interquartile ranges past the quartile of
+    the others, and occurs `FEWEST_REPEATS` times at least. None where there is none.
     """
     present = values[~np.isnan(values)]
     ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
