@@ -4,7 +4,7 @@ Source: Friedman, Goldszmidt and Wyner, "Data analysis with Bayesian networks: a
 approach", UAI 1999: the confidence of a feature is the share of replicates whose graph has it.
 
 Leaks:
-    Which rows a site drew nobody else can tell (`cipherdag.sites.answers.column_answers`).
+    Only a site itself can tell which rows it drew (`cipherdag.sites.answers.column_answers`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Replicable(Protocol):
 
     @property
     def bootstrap(self) -> EdgeCounts | None:
-        """In how many replicates each edge stands; None without any."""
+        """In how many replicates each edge occurs; None without replicates."""
 
 
 class Directed(Replicable, Protocol):
-    """A replicable outcome whose edges are arcs; a field satisfies it, too."""
+    """A replicable outcome with a matrix of arcs, as a property or a field."""
 
     @property
     def arcs(self) -> BoolMatrix:
@@ -71,7 +71,7 @@ def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
 
 
 def resampled(asking: Asking[Outcome], *, replicate: int, seed: int) -> Asking[Outcome]:
-    """Run a search in as many rounds over rows that the sites resample; see `Resampled`."""
+    """Run a search over rows that the sites resample, in its usual rounds; see `Resampled`."""
 
     def answer(question: Question) -> Asking[FloatVector]:
         parts = tuple(

@@ -1,24 +1,26 @@
 """Which unshielded triples are colliders, by all sets that separate their ends.
 
 The set that happened to separate x and z decides badly where tests err. The rules here look at
-every subset of the neighbours of x and of those of z. Two ask in how many of the sets that separate
-the two y stands: ``conservative`` wants none or all of them (Ramsey, Zhang and Spirtes, "Adjacency-
-faithfulness and conservative causal inference", UAI 2006), ``majority`` fewer or more than half
-(Colombo and Maathuis, JMLR 15 (2014), section 4.2). ``p_value_drop`` asks what y does when it joins
-a set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
-every set S without y of which S or S with y separates the two, it takes log p without y less log p
-with y, and their mean over S must be a factor of `CLEAR` or more, in either direction; p-values
-below alpha / 100 count as equal. A set counts only if both tests can be done. A set with another
-middle of x and z counts only where no set without one does: that middle, if a collider, makes x and
-z dependent by itself. Where only bits are disclosed, p has three values (`bracketed_p_values`).
+every subset of the neighbours of x and of those of z.
 
-Triples in between are ambiguous, and so are those whose ends no set separates; where a DAG needs a
-collider, any of them may be it (`cipherdag.graphs.resolution`). So is a collider y adjacent to
-another collider w of x and z, if a test of x or z with y given w was skipped: y may be an effect of
-w alone, and adjacent to x and z only for want of that test.
-In half of all samples of a chain whose ends many sets separate, the highest p belongs to a set
-without the middle; and where a weak dependence through a collider goes undetected, some set with it
-separates. The mean over pairs of sets is robust to both.
+``conservative`` and ``majority`` count the separating sets that contain the middle y. The first
+needs none for a collider and all for another middle (Ramsey, Zhang and Spirtes, "Adjacency-
+faithfulness and conservative causal inference", UAI 2006); the second needs fewer or more than half
+(Colombo and Maathuis, JMLR 15 (2014), section 4.2).
+
+``p_value_drop`` compares each set S without y with S and y, if either separates x and z:
+conditioning on a collider makes its causes dependent, on any other middle independent. Averaged
+over S, p must fall by a factor of `CLEAR` for a collider, or rise by it for another middle;
+p-values below alpha / 100 count as equal. S counts only if both tests can be done. S with another
+middle counts only if no S without one does: that middle, if a collider, makes x and z dependent by
+itself. Where only bits are disclosed, p has three values (`bracketed_p_values`). The mean over S is
+robust to two errors: in half of all samples of a chain whose ends many sets separate, the highest p
+belongs to a set without the middle; and some set with a collider separates where it acts weakly.
+
+Other triples are ambiguous, and so are those whose ends no set separates; where a DAG needs a
+collider, any of them may be it (`cipherdag.graphs.resolution`). A collider y is ambiguous, too, if
+another collider w of x and z is adjacent to it, and a test of x or z with y given w was skipped: y
+may be an effect of w alone, and adjacent to x and z only for want of that test.
 """
 
 from __future__ import annotations
@@ -117,8 +119,7 @@ def judge_triples(
 ) -> Asking[JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`, and `bracketed_p_values` by bits; no test is asked twice. ``also``
-    is called with every result, too.
+    Rounds: as `candidate_tests`, and `bracketed_p_values` by bits. ``also`` takes every result.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
@@ -149,14 +150,14 @@ def judge_triples(
                 elif verdict == "ambiguous":
                     judged.ambiguous.append((x, y, z))
 
-    weighed = rule == "p_value_drop"
-    ask = partial(bracketed_p_values, source, alpha=alpha) if weighed else source.p_values
+    by_drop = rule == "p_value_drop"
+    ask = partial(bracketed_p_values, source, alpha=alpha) if by_drop else source.p_values
     yield from candidate_tests(ask, search, on_result)
     return judged
 
 
 def _may_be_effect(source: FederatedCITest, ends: Pair, y: int, others: list[int]) -> bool:
-    """Whether y may be an effect of one of the other colliders, and no more."""
+    """Whether y may only be an effect of another collider, since a test given that was skipped."""
     asked = [(end, y, other) for end in ends for other in others]
     return bool(source.skipped_tests(np.array(asked, dtype=np.int64).reshape(-1, 3)).any())
 
@@ -200,7 +201,7 @@ def _drops(
     adjacent: BoolMatrix,
     alpha: float,
 ) -> Iterator[tuple[IndexArray, BoolVector, FloatVector]]:
-    """How far p drops as a middle joins a set, if either test says independent; by its index there.
+    """How far p drops as a middle joins a set, if either test says independent; column by column.
 
     ``larger`` has the tests of all sets that have one variable more than those of ``smaller``.
     Yields triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
@@ -237,8 +238,7 @@ def _index_among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
 
 def _by_drops(drops: list[float]) -> tuple[Verdict, float]:
     """What a middle is, and the factor by which p falls on average as it joins."""
-    # summed exactly, so that the order of the variables does not matter
-    mean = math.fsum(drops) / len(drops) if drops else 0.0
+    mean = math.fsum(drops) / len(drops) if drops else 0.0  # exact in any order of the variables
     clear = math.log(CLEAR)
     verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
     return verdict, math.exp(mean)

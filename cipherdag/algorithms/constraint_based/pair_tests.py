@@ -1,4 +1,4 @@
-"""Remembers of every pair the test with the largest p-value, and the tests that were skipped."""
+"""The test with the largest p-value of every pair, and the tests that were skipped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MaxPValueTest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestedPairs:
-    """Pairs x < z, ascending, each with its set and p-value; made while they are iterated.
+    """Pairs x < z, ascending; iteration yields each with its set and p-value.
 
     The arrays have shape (K,); ``sets`` has the conditioning sets that are not empty.
     """
@@ -120,7 +120,7 @@ class DecisiveTests:
     def on_result(self, rows: IndexArray, p_values: FloatVector) -> None:
         """Take tests, shape (B, 2 + l), and their p-values; NaN where one was skipped.
 
-        Tests given nothing are noted only where skipped: every pair is known to have one.
+        Marginal tests are noted only where skipped, since every pair has one.
         """
         if rows.shape[1] > NO_SET:
             keys, first = np.unique(keys_of_tests(rows), return_index=True)
@@ -139,10 +139,9 @@ class DecisiveTests:
         measured: Measured,
         determined: Determined = NOTHING,
     ) -> dict[Pair, TestsOfEdge[int]]:
-        """The tests of every edge x < z of the skeleton that is not ``joined``, (p, p) each.
+        """The tests of every skeleton edge x < z that knowledge does not require (``joined``).
 
-        Tests whose variables no site measured together are not counted, except the one of the two
-        given nothing.
+        Tests whose variables no site measured together are not counted, except the marginal one.
         """
         edges = np.argwhere(np.triu(skeleton & ~joined))
         asked = self._counted(edges @ np.array([self.n_variables, 1]))
@@ -160,7 +159,7 @@ class DecisiveTests:
 
     def _counted(self, pairs: IndexArray) -> IndexArray:
         """How many distinct tests each pair had; pairs are coded x p + z, ascending, shape (E,)."""
-        counts = np.ones(len(pairs), dtype=np.int64)  # given nothing
+        counts = np.ones(len(pairs), dtype=np.int64)  # the marginal test
         for of_size in self._asked.values() if len(pairs) else ():
             codes, keys = (np.concatenate(part) for part in zip(*of_size, strict=True))
             index = np.minimum(np.searchsorted(pairs, codes), len(pairs) - 1)

@@ -29,8 +29,8 @@ MOST_LISTED = 500
 """Up to this many variables, separating sets are listed of all pairs without an edge; beyond, only
 of the pairs that direct an edge."""
 PAIRS_AT_ONCE = 2_000_000
-"""Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is
-remembered. With three sums a test they take three rounds."""
+"""Marginal tests that are asked at a time: some 150 bytes each, besides what is remembered. With
+three sums a test they take three rounds."""
 MOST_SETS = 2**53
 """Cap on the count of a pair's conditioning sets of one size: floats are exact up to it."""
 
@@ -94,15 +94,15 @@ def stable_skeleton(
 ) -> Asking[StableSkeleton]:
     """The skeleton that PC-stable finds; independent of the order of the variables.
 
-    Pairs without or with an edge by background knowledge are not tested, and only a possible parent
-    of x or y is conditioned on. Independent iff p > alpha; NaN is dependent. The skeleton is
+    Pairs whose edge knowledge requires or excludes are not tested, and only a possible parent of x
+    or y is conditioned on. Independent iff p > alpha; NaN is dependent. The skeleton is
     ``shown`` after every layer.
 
     Rounds: those of one batch of tests per layer. A layer of more than 1,000 tests takes several:
     each gives every remaining pair its next sets, and pairs that are separated need no more. The
-    separating set of largest p is then that of one such round. Rounds grow with the tests before
-    them (`most_tests`), so that their number does not. Given nothing 2,000,000 pairs are asked at a
-    time, in as many rounds as the source needs.
+    separating set of largest p is then that of one such round. The more tests came before, the more
+    a round takes (`most_tests`), which bounds the number of rounds. Of marginal tests 2,000,000 are
+    asked at a time, in as many rounds as the source needs.
     """
     p = len(constraints.required)
     skeleton = ~(np.eye(p, dtype=bool) | constraints.excluded)
@@ -169,7 +169,7 @@ class _Search:
     decisive: DecisiveTests
 
     def given_nothing(self, joined: BoolMatrix) -> Asking[None]:
-        """Remove the pairs that are independent given nothing, some at a time."""
+        """Remove the marginally independent pairs, some at a time."""
         pairs = np.flatnonzero(np.triu(self.skeleton & ~joined))
         for start in range(0, len(pairs), PAIRS_AT_ONCE):
             codes = pairs[start : start + PAIRS_AT_ONCE]
@@ -220,8 +220,8 @@ def _width(left: FloatVector, most: int) -> int:
 class _Pools:
     """The conditioning sets of one size, ``layer``, that the pool of each pair gives.
 
-    Every ordered pair of ``directions``, shape (D, 2), has one of the ``pools``, by the index
-    ``which``, and leaves out the variable at ``left_out`` of it, or none, -1.
+    Ordered pair i of ``directions``, shape (D, 2), has the pool ``pools[which[i]]``, without the
+    variable at position ``left_out[i]`` of it; -1 leaves out none.
 
     Attributes:
         directions: The ordered pairs whose pool has at least ``layer`` variables.

@@ -64,7 +64,7 @@ class EffectOutcome:
         estimator: The estimator that was used.
         effects: The effect given each set.
         adjust: Positions of the variables in each adjustment set.
-        parents: Causes of the treatment in the DAGs of each set; None of an only set.
+        parents: Causes of the treatment in the DAGs that each set is for; None for a single set.
         all_rows: How many rows the sites hold.
         left_out: Tests whether rows that miss a value differ.
         of_patients: The details on rows that are visits, as `ColumnKinds` has them.
@@ -101,12 +101,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             ``standardise``: means stratum by stratum of the categories adjusted for;
             ``auto``: aipw of a treatment with categories, linear of a number.
         reference: The treatment's category that others are compared with, 1 for the first.
-        outcome_category: Which of an outcome's two categories shares are of, 1 for the first; of
-            "no" and "yes", or "0" and "1", the second, as by default.
+        outcome_category: The one of an outcome's two categories whose share is estimated: 1 for the
+            first; 2, by default, for the second, such as "yes" of "no" and "yes".
         truncate: Least propensity that counts; smaller ones are raised to it: 0.0001, 0.001, 0.01,
             0.05 or 0.1.
-        site_effect: Whether sites are strata: each site has constants, and with 15 rows for each
-            coefficient all of them, of its own. If not, differences between sites count as effects.
+        site_effect: Whether sites are strata: each site has its own constants, and its own other
+            coefficients if it has 15 rows for each. If not, site differences count as effects.
         refute: Whether to repeat the estimate after changes that should, or should not, matter:
             besides the placebo, which is always estimated, a random common cause, parts of the rows
             left out, each variable left out.
@@ -247,7 +247,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             left_out(scopes[0], kinds, facts.min_contributors),
         )
         by_number = dict(zip(estimations, effects, strict=True))
-        # of a set that says why nothing is to be estimated, nothing is asked
+        # nothing is asked about a set that comes with a reason not to estimate
         every = [
             replace(
                 by_number.get(number, AdjustedEffect(adjust=one.adjust, why=one.why)),
@@ -343,20 +343,20 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         names, sets = facts.names, []
         by_set = zip(outcome.effects, outcome.adjust, outcome.parents, strict=True)
         for effect, adjust, parents in by_set:
-            left_out = iter(adjust)  # refutations leave variables out in their order
+            in_order = iter(adjust)  # refutations leave variables out in their order
             refutations = tuple(
-                replace(one, left_out=names[next(left_out)])
+                replace(one, left_out=names[next(in_order)])
                 if one.change == "variable left out"
                 else one
                 for one in effect.refutations
             )
-            below = effect.departures
+            terms = effect.departures
             named = replace(
                 effect,
                 doubts=(*effect.doubts, *_determined(outcome, adjust, facts)),
                 adjust=tuple(names[v] for v in adjust),
                 refutations=refutations,
-                departures=tuple(replace(one, variable=names[int(one.variable)]) for one in below),
+                departures=tuple(replace(one, variable=names[int(one.variable)]) for one in terms),
                 parents=None if parents is None else tuple(names[v] for v in parents),
             )
             sets.append(named)
@@ -374,13 +374,13 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         """Models, means and counts of propensities, as far as the options ask for them."""
-        unasked = {
+        asked = {
             Quantity.REGRESSIONS: self.estimator != "standardise",
             Quantity.PROPENSITIES: self.estimator in ("ipw", "aipw", "auto"),
             Quantity.SCORES: self.estimator in ("ipw", "aipw", "auto"),
             Quantity.FOLDS: self.refute,
         }
-        opened = [each for each in EffectSums.discloses if unasked.get(each.quantity, True)]
+        opened = [each for each in EffectSums.discloses if asked.get(each.quantity, True)]
         return joined(Columns(n_variables=1).disclosures, opened)
 
     def report(self, conclusion: EstimatedEffect) -> Report:

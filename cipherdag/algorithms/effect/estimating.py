@@ -46,7 +46,7 @@ Opening = Generator["Question", "FloatVector", "FloatVector"]
 EXTREME = 2
 """Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
 DOUBTFUL = 0.1
-"""A doubt: more of the rows have extreme propensities, or weights are worth less of an arm's."""
+"""Share of extreme rows above which, or of an arm's effective rows below which, there is doubt."""
 LEAST_LEFT_OUT = 1e-6
 """Rows left out are reported above this share; less is rounding of sums to their grid."""
 
@@ -208,7 +208,7 @@ class Estimation:
     def _means(self) -> Estimating:
         asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.overlap))
         arms = arm_means(asked, (yield from self._opened(asked)), self.fits)
-        if why := self._cut(arms):
+        if why := self._truncation_fault(arms):
             return self._no_effect(why)
         covariance = yield from self._covariance(arms.estimates)
         return self._of_arms(
@@ -221,8 +221,8 @@ class Estimation:
             doubts=tuple(self._doubts(arms)),
         )
 
-    def _cut(self, arms: Arms) -> str:
-        """Why truncated weights do not adjust, where weights alone do; "" where they suffice."""
+    def _truncation_fault(self, arms: Arms) -> str:
+        """Why the truncated weights of ``ipw`` do not adjust; "" if they do."""
         least, counts = self.question.truncate, arms.overlap
         bins = sum(edge <= least for edge in PROPENSITY_EDGES[1:])
         if self.question.estimator != "ipw" or not counts.size or not bins:
@@ -244,19 +244,19 @@ class Estimation:
         **more: Any,
     ) -> AdjustedEffect:
         unit, origin = self._outcome_scale()
-        certain = self._effective_rows(values, rows, effective)
+        worth = self._effective_rows(values, rows, effective)
         coefficients = self._coefficients_per_arm
-        spare = certain - coefficients
-        if (few := int(spare.argmin())) >= 0 and spare[few] < FEWEST_SPARE:
-            rare = certain[few] < rows[few] / 2.0
+        spare = worth - coefficients
+        if (arm := int(spare.argmin())) >= 0 and spare[arm] < FEWEST_SPARE:
+            rare = worth[arm] < rows[arm] / 2.0
             rarer = ", few of them with the rarer outcome," if rare else ""
             return self._no_effect(
-                f"{rows[few]:.0f} rows of arm {few + 1}{rarer} are worth {certain[few]:.0f}, and "
+                f"{rows[arm]:.0f} rows of arm {arm + 1}{rarer} are worth {worth[arm]:.0f}, and "
                 f"models with constants of {self._sites} sites have {coefficients} coefficients, "
                 "so that no interval would hold: adjust for fewer or coarser variables"
             )
         values, covariance = origin + values * unit, covariance * unit * unit
-        uncertainty = Uncertainty(covariance, certain, spare)
+        uncertainty = Uncertainty(covariance, worth, spare)
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
         contrasts = [*differences(values, uncertainty, self.reference)]
         if self.question.categories[self.question.outcome]:
@@ -276,10 +276,10 @@ class Estimation:
         The variance of a share p is as certain as that of 2 n min(p, 1 - p) numbers. Without
         weights a model also predicts for rows unlike the arm's, so the arm's rows count half.
         """
-        certain = np.where(effective > 0.0, effective, rows / 2.0)
+        worth = np.where(effective > 0.0, effective, rows / 2.0)
         if self.question.categories[self.question.outcome]:
-            certain = certain * 2.0 * np.minimum(shares, 1.0 - shares)
-        return certain
+            worth = worth * 2.0 * np.minimum(shares, 1.0 - shares)
+        return worth
 
     @property
     def _coefficients_per_arm(self) -> int:
@@ -334,7 +334,7 @@ class Estimation:
         return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
 
     def _outcome_scale(self) -> tuple[float, float]:
-        """The outcome's unit and origin; -1 and 1 turn shares of the second into the first's."""
+        """The outcome's unit and origin; -1 and 1 turn the second category's share p into 1 - p."""
         question, outcome = self.question, self.question.outcome
         if self.first:
             return -1.0, 1.0

@@ -31,7 +31,7 @@ NO_UNIT = b"\x00" * 8
 
 
 def refuted(estimation: Estimation, *, every: bool) -> Estimating:
-    """The effect with the placebo's refutation, or with ``every`` one; all in the same rounds."""
+    """The effect with the placebo's refutation, or all if ``every``; in the same rounds."""
     changed = list(_changes(estimation.question))[: None if every else 1]
     others = [
         replace(

@@ -11,7 +11,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Measured, Presence
 
 SECOND_ALPHA = 0.3
-"""The second level at which verdicts of independence are asked for, where p-values are graded."""
+"""The second level, at which tests that say independent are asked again for a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

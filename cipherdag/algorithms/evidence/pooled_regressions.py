@@ -249,7 +249,7 @@ class RegressionTests(CachedFederatedCITest):
             active = [model for model in active if not fits[model].finished]
         n_sites = covered.pop() if len(covered) == 1 else MIXED
         for model, fit in fits.items():
-            # a warm start has the rows by category of the sites at that time
+            # a warm start counts the rows of the sites that were there at its time
             same = n_sites == at_first or (n_sites != MIXED and starts[model] is None)
             self._fits[model] = fit, n_sites if same else MIXED
             if same:

@@ -59,8 +59,8 @@ def differing(tests: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDiff
 
     Args:
         tests: One family of tests.
-        among: How many variables they were selected from, where these are more; the others count as
-            not differing, so that a selection by p-values that depend on these keeps the level.
+        among: How many variables the tests were selected from, if more. The others count as not
+            differing, so the level holds even if the same rows decided the selection.
     """
     p_values = np.array([test.p_value for test in tests], dtype=np.float64)
     adjusted = corrected(p_values, "holm", among)

@@ -39,7 +39,7 @@ from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
 KEY_VALUES = 100.0
-"""The keys of one comparison are as long as this many values."""
+"""Number of values that take as much room as the keys of one comparison."""
 MOST_CORRELATION = 1.0 - 1e-12
 
 
@@ -48,8 +48,8 @@ class RaoTests(CachedFederatedCITest):
 
     Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test whose
     scores vary at no site counts as independent. Where sums are disclosed, a test to which too few
-    sites contribute is not done, and counts as dependent. Marginal tests of both kinds count as
-    independent and never tested, since x or y is constant at the other sites.
+    sites contribute is not done, and counts as dependent. If either is a marginal test, it counts
+    as independent but untestable, since x or y is constant at the other sites.
 
     Args:
         kinds: The columns.
@@ -71,7 +71,7 @@ class RaoTests(CachedFederatedCITest):
         self._bits, self._level = bits, alpha
 
     def _ask(self, tests: Tests) -> PValues:
-        """Ask in a round, or two where contributors are counted; in more if one is too large."""
+        """Ask in one round, or two where contributors are counted; in more if answers are large."""
         values = [self._values(rows) for rows in tests]
         blocks = yield from in_batches(tests, values, self._piece)
         not_done = sum(int(np.isnan(p_value).sum()) for p_value in blocks)
@@ -109,13 +109,13 @@ class RaoTests(CachedFederatedCITest):
             constant = np.zeros(len(p_value), dtype=bool)
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
             return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
-        scores, p_value, able = yield from opened_tests(question, self._settings)
+        scores, p_value, n_sites = yield from opened_tests(question, self._settings)
         needed = max(self._settings.min_contributors, 1)
         self._store(question, scores, p_value, tests)
-        skipped = by_block(tests, np.isnan(p_value) & (able > 0))
+        skipped = by_block(tests, np.isnan(p_value) & (n_sites > 0))
         for rows, chosen in zip(tests, skipped, strict=True):
             self.record_skipped(rows[chosen])
-        constant = (np.arange(len(p_value)) < len(tests[0])) & (able < needed)
+        constant = (np.arange(len(p_value)) < len(tests[0])) & (n_sites < needed)
         return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
 
     def smallest_levels(self, tests: Tests, levels: Sequence[float]) -> PValues:
@@ -153,8 +153,8 @@ class RaoTests(CachedFederatedCITest):
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = np.clip(score / rows, -MOST_CORRELATION, MOST_CORRELATION)
             estimates[single, 0] = np.where(linear, np.arctanh(correlation), score / variance)
-            wider = variance / (rows * (1.0 + 2.0 * correlation**2))
-            estimates[single, 1] = np.sqrt(np.where(linear, wider / rows, 1.0 / variance))
+            inflated = variance / (rows * (1.0 + 2.0 * correlation**2))
+            estimates[single, 1] = np.sqrt(np.where(linear, inflated / rows, 1.0 / variance))
         self.store_estimates(tests, estimates, p_value)
 
     def effect(self, test: Sequence[int]) -> EffectSize | None:
@@ -177,12 +177,12 @@ def opened_tests(
     """Open the sums of tests, in two rounds, and compute their p-values.
 
     Returns:
-        The sums; p-values, shape (B,), NaN where too few sites contribute; how many do, likewise.
+        The sums; p-values, NaN where too few sites contribute; how many do. Shape (B,) each.
     """
     needed = max(settings.min_contributors, 1)
     contributors = np.rint((yield ContributorCounts(question=question)))
     scores = question.read((yield from open_unsuppressed(question, contributors >= needed)))
-    able = contributors[: question.n_tests]
+    n_sites = contributors[: question.n_tests]
     possible = bool((scores.means >= 0.0).all())
     require_possible(question.label, "a negative variance", holds=possible)
     p_value = p_values(
@@ -194,7 +194,7 @@ def opened_tests(
         scores.sites,
         settings.present.n_sites,
     )
-    return scores, np.where((able >= needed) & (question.sizes > 0), p_value, np.nan), able
+    return scores, np.where((n_sites >= needed) & (question.sizes > 0), p_value, np.nan), n_sites
 
 
 def within_sites(

@@ -1,6 +1,6 @@
-"""The deletions of greedy equivalence search: the best one between classes, while one gains.
+"""The backward phase of greedy equivalence search: the best deletion is taken while one gains.
 
-They follow every order search, which makes that correct in the limit. With background knowledge
+It follows every order search, whose result it makes correct in the limit. With background knowledge
 the search goes over the classes that have a graph with all that is required and nothing forbidden;
 such a graph stands for its class.
 
@@ -46,8 +46,8 @@ def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Waiting[list[tuple[i
     if trees.miss({family for _, *pair in candidates for family in pair}):
         yield
     gains = []
-    for move, given, taken in candidates:
-        new, old = trees.scores.score(*given), trees.scores.score(*taken)
+    for move, after, before in candidates:
+        new, old = trees.scores.score(*after), trees.scores.score(*before)
         if new is not None and old is not None:
             gains.append((new - old, move))
     return gains

@@ -1,8 +1,8 @@
 """Graphs that fit one matrix of covariances: draws of the matrix, and of orders given each.
 
 Each replicate is a Wishart draw of the matrix. FedBOSS's search on it starts a Markov chain over
-orders of the variables, from which a few graphs are drawn. A chain on the one matrix would trust it
-too much, and the best graph of each replicate would forget those that fit as well.
+orders of the variables, from which a few graphs are drawn. A chain on the observed matrix alone
+would ignore its sampling error; the best graphs alone would omit others that fit as well.
 
 Source: Friedman and Koller, "Being Bayesian about network structure", Machine Learning 50, 2003,
 for orders; Kuipers and Moffa, "Partition MCMC for inference on acyclic digraphs", JASA 112, 2017,
@@ -32,10 +32,9 @@ REPLICATES = 50
 GRAPHS = 10
 """Graphs that are drawn from the chain of each replicate."""
 MOVES, MOVES_EACH = 8_000, 400
-"""Most moves of one variable to another position, and moves for each variable, if these are fewer.
-Half of them come before the first graph is drawn."""
+"""A chain takes `MOVES_EACH` moves per variable, at most `MOVES`; its first half is burn-in."""
 SWAPS = 3
-"""Swaps of neighbours that are tried for every two moves, those of many pairs at once."""
+"""Fewest swaps of neighbours that are tried for every two moves; a step tries about p / 2."""
 CANDIDATES = 10
 MOST_CANDIDATES = 12
 MOST_SAMPLED = 100
@@ -88,7 +87,7 @@ def draw_graphs(
 def wishart_correlations(
     correlations: FloatMatrix, rows: int, draws: int, rng: np.random.Generator
 ) -> FloatMatrix:
-    """Correlation matrices of as many normal rows, shape (draws, p, p), by Bartlett's factors."""
+    """Correlation matrices of ``rows`` normal rows, shape (draws, p, p), by Bartlett's factors."""
     p = len(correlations)
     factor = np.linalg.cholesky(correlations + RIDGE * np.eye(p))
     bartlett = np.tril(rng.standard_normal((draws, p, p)), -1)
@@ -215,8 +214,8 @@ def subset_sums(scores: FloatMatrix) -> FloatMatrix:
 class _Chains:
     """Orders of the variables, one for each replicate, that move by Metropolis' rule.
 
-    An order weighs what all graphs weigh whose edges go along it. Arrays are read and written as
-    flat ones, in which ``_first`` is where a replicate begins: that takes half the time.
+    The weight of an order is the sum over all graphs whose edges go along it. Arrays are indexed
+    flat, which halves the time; ``_first`` is where each replicate begins.
     """
 
     def __init__(self, tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> None:
@@ -228,9 +227,9 @@ class _Chains:
         self._positions = np.argsort(orders, axis=1)
         before = self._positions[:, None, :] < self._positions[:, :, None]
         self.masks: Masks = np.where(before, tables.bits, 0).sum(axis=2)
-        self._scores = self._at(self._sets, self.masks)
+        self._scores = self._sums_of(self._sets, self.masks)
 
-    def _at(self, sets: IndexArray, masks: Masks) -> FloatVector:
+    def _sums_of(self, sets: IndexArray, masks: Masks) -> FloatVector:
         values: FloatVector = self._tables.sums.take(sets | masks)
         return values
 
@@ -246,8 +245,8 @@ class _Chains:
         masks, scores = self.masks.reshape(-1), self._scores.reshape(-1)
         more = masks[at_u] | bits.take(at_u * p + v)
         less = masks[at_v] & ~bits.take(at_v * p + u)
-        after_u = self._at(self._sets.take(at_u), more)
-        after_v = self._at(self._sets.take(at_v), less)
+        after_u = self._sums_of(self._sets.take(at_u), more)
+        after_v = self._sums_of(self._sets.take(at_v), less)
         yes = self._accepted(after_u + after_v - scores[at_u] - scores[at_v])
         at_u, at_v = at_u[yes], at_v[yes]
         masks[at_u], masks[at_v] = more[yes], less[yes]
@@ -269,7 +268,7 @@ class _Chains:
         masks = self.masks ^ np.where(passed, self._by_candidate.reshape(n * p, p)[at], 0)
         toggled = np.where(passed, self._tables.bits.reshape(n * p, p)[at], 0).sum(axis=1)
         masks.reshape(-1)[at] ^= toggled
-        scores = self._at(self._sets, masks)
+        scores = self._sums_of(self._sets, masks)
         yes = self._accepted(scores.sum(axis=1) - self._scores.sum(axis=1))
         positions = (self._positions + won - lost)[yes]
         positions[np.arange(len(positions)), x[yes, 0]] = target[yes, 0]
@@ -298,7 +297,7 @@ def _chains(tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> li
 
 
 def _drawn(tables: _Tables, masks: Masks, rng: np.random.Generator) -> Graphs:
-    """One graph of every order: parents by their weight among those before. Shape (B, p, p)."""
+    """One graph of every order: parent sets drawn by weight among those before. Shape (B, p, p)."""
     scores = tables.scores
     n, p, _ = scores.shape
     graphs = np.zeros((n, p, p), dtype=bool)

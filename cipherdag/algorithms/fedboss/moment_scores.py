@@ -19,7 +19,7 @@ from cipherdag.statistics.reproducible import exponential_of, logarithm, logarit
 BITS = 16
 """Scores are in 2**-16 nats, which hides rounding that depends on the split of rows over sites."""
 SHARE_BITS = 36
-"""Shares are compared in 2**-36 of the variance left: candidates equal but for rounding tie."""
+"""Candidates whose shares round to the same multiple of 2**-36 of the residual variance tie."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Fit:
 
     Attributes:
         parents: Bit mask of the parents.
-        better: Bit mask of the candidates: variables that would raise the score as a parent more.
+        better: Bit mask of the candidates: variables that would raise the score as one more parent.
         variance: Variance of the variable given its parents.
         candidates: Positions of the candidates, ascending.
         shares: Variance that each candidate would explain.
@@ -59,17 +59,17 @@ class MomentScores:
     that the parents determine.
 
     Attributes:
-        correlations: Of all rows, shape (p, p); 0 at variables that do not vary, but for ones.
-        rows: Number of rows, less one for every site if each subtracted its own means.
-        most_lost: What a variable may cost an order on its way to a better position: 6 ln n nats,
-            or n / 100 if that is more, on the grid.
+        correlations: Of all rows, shape (p, p); 0 at variables that do not vary, 1 on the diagonal.
+        least: The smallest gain for which a step is taken, on the grid.
+        most_lost: Most that the score may fall while a variable is moved to a better position: 6 ln
+            n nats, or n / 100 if that is more, on the grid.
 
     Args:
         correlations: Correlations of all rows, shape (p, p); NaN at variables that do not vary.
         rows: Number of rows, less one for every site if each subtracted its own means.
         penalty: How many times ln(n) / 2 a parent costs.
         per_parent: What a structure prior subtracts besides for every parent, in nats.
-        max_parents: Most parents that grow.
+        max_parents: Most parents that the search gives a variable.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class MomentScores:
         self._cost = 0.5 * penalty * log_rows + per_parent
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
-        # shares of the variance left: a new parent explains at least, a removed one adds at most
+        # shares of residual variance: least that a new parent explains, most that a lost one adds
         least, half_rows = math.ldexp(self.least, -BITS), max(self._half_rows, 0.5)
         self._gaining = 1.0 - exponential_of(-(self._cost + least) / half_rows)
         self._losing = exponential_of((self._cost - least) / half_rows) - 1.0

@@ -42,11 +42,11 @@ class Scoring:
 
     Attributes:
         penalty: How many times ln(n) / 2 a free parameter of numbers costs.
-        max_parents: Most parents that are looked for; None: 8, but from covariances as many as
-            there are, up to one for ten rows. With a bound, tests add nothing to the best graph.
+        max_parents: Most parents that the search gives a variable; None: 8, or from covariances one
+            for every ten rows if these are more. If set, tests add nothing to the best graph.
         restarts: How often the search by ``sums`` starts again from the best graph so far, with
-            some variables placed at random; from covariances, how often in a row with no better
-            graph, and three times as often up to 100 variables.
+            some variables placed at random. From covariances: how many restarts in a row may find
+            no better graph before it ends; three times as many up to 100 variables.
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
             limit.
         max_values: Values that a site answers in the search, likewise; a comparison counts as one.
@@ -63,9 +63,9 @@ class Scoring:
 class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
     """What is scored: numbers by BIC, categories by qNML, columns of both kinds by the sum of both.
 
-    A parent costs ln(p) more where there are categories, and a nat for every site but one whose
-    likelihoods add up; of numbers alone the least with which the extended BIC is consistent,
-    ln(p) - ln(n) / 2, and nothing where p is at most the root of n.
+    A structure prior adds to the cost of a parent. With categories: ln(p), and a nat for every site
+    but one where the sites' likelihoods are added up. For numbers alone: ln(p) - ln(n) / 2, the
+    least with which the extended BIC is consistent, or nothing where p is at most the root of n.
 
     Attributes:
         within_sites: Whether differences between sites are no evidence: numbers are measured from
@@ -93,8 +93,8 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
     def open_scores(self, columns: ColumnKinds, n_sites: int, budget: Budget) -> Opening:
         """The source of scores that the columns and the parameters ask for.
 
-        One round, of moments or of all pairs. Of anything else than moments nothing is summed where
-        a site restricts small counts: PolicyRefusedError.
+        One round, of moments or of all pairs. PolicyRefusedError if a site restricts small counts,
+        and anything but moments would be summed.
         """
         discrete = columns.categories > 0
         mixed = discrete.any() and not discrete.all()

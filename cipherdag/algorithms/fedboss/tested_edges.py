@@ -2,8 +2,8 @@
 
 A score takes a full table of a category and its causes, so where effects add up, parents and
 colliders can cost more than they explain. Tests of the same run have no such cost: their edges
-join those of the best graph, and they judge its triples first. Where tests separate two columns,
-an edge of scores falls if nothing had to be given, or if its table has too few rows to be judged.
+join those of the best graph, and they judge its triples first. An edge of scores falls if its ends
+are marginally independent, or if tests separate them and its table is too large for the rows.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def with_tested_edges(
 ) -> Generator[Question, FloatVector, tuple[ClassOfDags, BoolMatrix]]:
     """The class of the best graph with what tests say of categories; one round or none.
 
-    An edge that only tests found is taken where scores gave both columns another edge, or where
-    the pair's own table scores higher than its two columns do, without what a parent costs.
+    An edge that only tests found is added if scores give both its ends other edges, or if the
+    pair's table, without the cost of a parent, scores higher than the two columns by themselves.
 
     Args:
         dag: The graph whose score no move raises.
@@ -71,7 +71,7 @@ def with_tested_edges(
 def _judged(
     skeleton: BoolMatrix, dag: Dag, tested: FedPCOutcome, category: list[bool]
 ) -> tuple[dict[Triple, float], list[Triple]]:
-    """The colliders and how clear they are, those of scores least; and the undecided triples."""
+    """The colliders with their clarity, 0 if scores judged them; and the undecided triples."""
     scored = dag_of(_adjacent(dag))
     by_scores, of_scores = _unshielded(scored), set(unshielded_colliders(dag, scored))
     of_tests = _unshielded(dag_of(tested.skeleton)) - {*tested.ambiguous}
@@ -113,5 +113,5 @@ def _adjacent(dag: Dag) -> BoolMatrix:
 
 
 def _unshielded(adjacent: Dag) -> set[Triple]:
-    """The unshielded triples (x, y, z), x < z, by the neighbours of every variable."""
+    """The unshielded triples (x, y, z), x < z: colliders if all neighbours counted as parents."""
     return set(unshielded_colliders(adjacent, adjacent))

@@ -3,8 +3,8 @@
 Source: Aliferis et al., JMLR 11 (2010) 171-234, in the interleaved form that FedCMFS (section 4.2,
 Alg. 1) and its authors' published single-site program use.
 
-Where strengths stay closed, candidates are ranked by comparisons of two sums. Few are compared each
-with each in one round, and ranked by how often they win. Of more, some are taken as pivots and
+Where strengths stay closed, candidates are ranked by comparisons of two sums. In a small group all
+are compared in one round, and ranked by how often they win. In a larger one some are pivots, and
 compared with all. The groups of candidates between two pivots are then ranked in the same way, all
 in the same rounds. Comparisons contradict one another only where sites cannot test the same pairs;
 the order is a public function of them in any case.
@@ -83,12 +83,12 @@ class Ranking:
         return (yield from ranked(n_pairs, stronger))
 
     def _grid(self, pairs: WeightedEvidence) -> Asking[tuple[int, int]]:
-        """The largest difference of a site on the grid, and the bits of the grid."""
+        """A site's largest difference on the grid, and the grid's bits: two less per power of 4."""
         largest, bits = finest_grid_that_fits(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
         if self.evidence == "fisher":
             return largest, bits - LOG_POWER
-        reached = yield ScaleVerdicts(pairs)
-        return largest, bits - 2 * int((reached > 0).sum())
+        powers = yield ScaleVerdicts(pairs)
+        return largest, bits - 2 * int((powers > 0).sum())
 
 
 def ranked(count: int, compare: Comparing) -> Asking[list[int]]:
@@ -101,7 +101,7 @@ def ranked(count: int, compare: Comparing) -> Asking[list[int]]:
         asked = [pair for group in groups for pair in _pairs(group)]
         verdicts = yield from compare(np.array(asked, dtype=np.int64))
         wins = dict(zip(asked, (verdicts > 0).tolist(), strict=True))
-        groups = [part for group in groups for part in _parted(group, wins)]
+        groups = [part for group in groups for part in _divided(group, wins)]
     return [candidate for group in groups for candidate in group]
 
 
@@ -119,14 +119,14 @@ def _pairs(group: list[int]) -> list[tuple[int, int]]:
     return within + [(min(a, b), max(a, b)) for a in pivots for b in group if b not in pivots]
 
 
-def _parted(group: list[int], wins: Wins) -> list[list[int]]:
+def _divided(group: list[int], wins: Wins) -> list[list[int]]:
     """The parts into which comparisons divide a group, the strongest first."""
 
-    def beaten(i: int, others: list[int]) -> int:
+    def defeats(i: int, others: list[int]) -> int:
         return sum(wins[i, j] if i < j else not wins[j, i] for j in others)
 
     pivots = group if len(group) <= EACH_WITH_EACH else _pivots(group)
-    losses = {i: beaten(i, [j for j in pivots if j != i]) for i in group}
+    losses = {i: defeats(i, [j for j in pivots if j != i]) for i in group}
     ranked_pivots = sorted(pivots, key=lambda i: (losses[i], i))
     if pivots is group:
         return [[candidate] for candidate in ranked_pivots]

@@ -1,4 +1,4 @@
-"""The evidence behind a PAG: what marks say, the tests of its edges, what separates the rest."""
+"""The evidence behind a PAG: its marks in words, its edges' tests, and the separating sets."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ log = logging.getLogger("cipherdag.result")
 
 GRAPHS_PER_REPORT = 1000
 """Number of graphs between two log messages on the progress of a search."""
-NOBODY_BOTH = "No site measured both, so nothing was tested."
+NEVER_MEASURED_BOTH = "No site measured both, so nothing was tested."
 SELECTED = (
     "Rows may have been selected by what variables cause: a tail says that a variable causes the "
     "other or what rows were selected by."
@@ -116,8 +116,8 @@ def concluded(
         separations=tuple(_separations(outcome, names)),
         remarks=tuple(remarks),
     )
-    found = LearntPAG(graph=graph, evidence=evidence, details=details)
-    return found.with_replicates(outcome.bootstrap)
+    learnt = LearntPAG(graph=graph, evidence=evidence, details=details)
+    return learnt.with_replicates(outcome.bootstrap)
 
 
 def _log_progress(looked_at: int, n_fitting: int) -> None:
@@ -156,8 +156,8 @@ def _edge(
     evidence = edge_tests(outcome, graph.nodes, a, b, closed=closed)
     tested, status = evidence.facts, evidence.status
     if fitting is not None and (follows := fitting.edge_sentence(edge.source, edge.target)):
-        tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), follows)
-        status = ""  # that follows from what groups of sites tested
+        tested = (*([NEVER_MEASURED_BOTH] if tested == (NEVER_TOGETHER,) else tested), follows)
+        status = ""  # the edge follows from what groups of sites tested
     words = graph.describe(edge)
     given = [GIVEN[evidence.known]] if evidence.known else []
     facts = (f"{words[:1].upper()}{words[1:]}.", *tested, *given)
@@ -167,12 +167,12 @@ def _edge(
 def _unresolved(outcome: FedFCIOutcome, graph: PartialMixedGraph) -> list[UnresolvedTriple]:
     """The triples that are open, and those where the PAG contradicts the tests."""
     colliders = set(outcome.colliders)
-    stands = _stands(graph) if isinstance(graph, PAG) else {}
-    against = [triple for triple, collides in stands.items() if collides != (triple in colliders)]
+    in_graph = _collides(graph) if isinstance(graph, PAG) else {}
+    against = [triple for triple, collides in in_graph.items() if collides != (triple in colliders)]
     unresolved = []
     for x, y, z in sorted({*outcome.ambiguous, *against}):
         says: Saying = "collider" if (x, y, z) in colliders else "no collider"
-        collides = stands.get((x, y, z))
+        collides = in_graph.get((x, y, z))
         unresolved.append(
             UnresolvedTriple(
                 first=graph.nodes[x],
@@ -186,7 +186,7 @@ def _unresolved(outcome: FedFCIOutcome, graph: PartialMixedGraph) -> list[Unreso
     return unresolved
 
 
-def _stands(graph: PAG) -> dict[Triple, bool]:
+def _collides(graph: PAG) -> dict[Triple, bool]:
     """Every unshielded triple (x, y, z), x < z, and whether it is a collider."""
     skeleton, into = graph.skeleton(), graph.endpoints == ARROW
     return {

@@ -27,7 +27,7 @@ from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, dir
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalPAG:
-    """A PAG over some of p variables: their positions ascend, marks have shape (k, k)."""
+    """A PAG over k of p variables, at ascending positions; endpoints have shape (k, k)."""
 
     variables: tuple[int, ...]
     endpoints: Endpoints
@@ -39,7 +39,7 @@ class Integration:
 
     Attributes:
         complete: Whether these are all PAGs that fit.
-        looked_at: How many graphs were looked at, those decided in part among them.
+        looked_at: How many graphs were looked at, including those decided in part.
         entailed: What `entailed` gives without a search, shape (p, p).
     """
 
@@ -154,27 +154,27 @@ def _constraints(
 
 
 def _start(n_variables: int, groups: Sequence[LocalPAG]) -> PartialGraph:
-    """The start: edges but between pairs that a group separates, and the groups' ancestors."""
+    """The start: edges are possible unless a group separates their ends; the groups' ancestors."""
     everything = (1 << n_variables) - 1
-    loose = [everything & ~(1 << v) for v in range(n_variables)]
-    below, never = [0] * n_variables, [0] * n_variables
+    possible = [everything & ~(1 << v) for v in range(n_variables)]
+    descendants, not_descendants = [0] * n_variables, [0] * n_variables
     for group in groups:
         endpoints, variables = group.endpoints, group.variables
         for i, j in np.argwhere(endpoints == NONE).tolist():
-            loose[variables[i]] &= ~(1 << variables[j])
+            possible[variables[i]] &= ~(1 << variables[j])
         for i, j in np.argwhere(endpoints == TAIL).tolist():
-            below[variables[j]] |= 1 << variables[i]
+            descendants[variables[j]] |= 1 << variables[i]
         for i, j in np.argwhere(_no_ancestors(endpoints)).tolist():
-            never[variables[i]] |= 1 << variables[j]
-    return PartialGraph([0] * n_variables, loose, below, never)
+            not_descendants[variables[i]] |= 1 << variables[j]
+    return PartialGraph([0] * n_variables, possible, descendants, not_descendants)
 
 
 @dataclass(slots=True)
 class _PathChoices:
     """A graph whose edges and triples are decided, but not its discriminating paths.
 
-    By a path's two ends and its last variable but one ``assumed`` says whether that variable is in
-    the set that separates the ends, where no group has such a set.
+    Where no group separates a path's two ends, ``assumed`` says whether their separating set holds
+    the last variable but one; its keys are the ends and that variable.
     """
 
     endpoints: Endpoints
@@ -182,7 +182,7 @@ class _PathChoices:
     assumed: dict[tuple[Pair, int], bool] = field(default_factory=dict)
 
     def branches(self) -> list[_PathChoices]:
-        """Direct all that follows; both graphs that assume an answer for the next path, if any."""
+        """Orient all that follows; a graph for each answer to the next undecided path, if any."""
         sets = self.sepsets.copy()
         for (pair, b), inside in self.assumed.items():
             sets[pair] = sets.get(pair, frozenset()) | ({b} if inside else set())

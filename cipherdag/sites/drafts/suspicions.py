@@ -25,11 +25,11 @@ _SENTINELS = frozenset(
     (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))
 ) - {7.0, 8.0}
 _POSITIVE = _SENTINELS - {1.0}
-_NEVER = -99.0  # up to here marks are no values
+_SURE_MARK = -99.0  # a mark of at most this is never a measured value
 _FEWEST_CODES = 30  # rows
 _FAR = 12.0  # robust standard deviations
 _NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
-_TRUE_WORDS = frozenset(("none", "nil", "*"))  # mostly "no complication", or a rank of stars
+_REAL_WORDS = frozenset(("none", "nil", "*"))  # mostly "no complication", or a rank of stars
 _DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{2,4})([ T].*)?")
 
 
@@ -55,7 +55,7 @@ class Suspicion:
 def column_suspicions(column: Column, values: Counter[str], fewest: int = 0) -> list[Suspicion]:
     """Suspicions of a drafted column, from how often each value occurs in it.
 
-    They name no value that less than the ``fewest`` rows hold, but for usual marks of missing ones.
+    They name no value that fewer than ``fewest`` rows hold, except usual marks of missing ones.
     """
     texts = [value for value in values if value and value not in column.missing]
     if column.kind == "ignore":
@@ -80,7 +80,7 @@ def column_suspicions(column: Column, values: Counter[str], fewest: int = 0) -> 
 
 
 def _padded(texts: Sequence[str]) -> Suspicion:
-    """Numbers with zeros before them, which are other categories than the same without."""
+    """Numbers with leading zeros that are categories without them, too."""
     pairs = ", ".join(f'"{text.lstrip("0") or "0"}" = ["{text}"]' for text in sorted(texts))
     return Suspicion(
         "numbers with and without leading zeros",
@@ -107,9 +107,9 @@ def _odd_cells(odd: Sequence[str]) -> Suspicion:
 def suspicious_numbers(
     distinct: NDArray[np.float64], counts: NDArray[np.int64], fewest: int = 0
 ) -> list[Suspicion]:
-    """Suspicions of different numbers, ascending, shape (m,): marks, outliers, and codes.
+    """Suspicions of distinct numbers, ascending, shape (m,): missing marks, outliers, and codes.
 
-    A mark that may be a value, such as 99, is named where the ``fewest`` rows or more hold it.
+    A mark that may be a value, such as 99, is named only if ``fewest`` rows or more hold it.
     """
     if len(distinct) < 3:
         return []
@@ -117,7 +117,7 @@ def suspicious_numbers(
     is_measured = ~np.isin(distinct, marks)
     suspicions = []
     if len(marks):
-        rare = (np.isin(distinct, marks) & (counts < fewest) & (distinct > _NEVER)).any()
+        rare = (np.isin(distinct, marks) & (counts < fewest) & (distinct > _SURE_MARK)).any()
         listed = "..." if rare else ", ".join(f"{mark:g}" for mark in marks)
         named = "A number that few rows hold" if rare else listed
         suspicions.append(
@@ -138,7 +138,7 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one, or that often mark a missing value."""
     suspicions = [*_words(categories)]
     groups = grouped(categories, {}, reads=truth_value)
-    for group in (entry for each in groups for entry in _of_one_number(each) if len(entry) > 1):
+    for group in (entry for each in groups for entry in _by_number(each) if len(entry) > 1):
         # words before numbers, small letters before capitals
         first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
         listed = ", ".join(f'"{other}"' for other in others)
@@ -152,8 +152,8 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     return suspicions
 
 
-def _of_one_number(group: Sequence[str]) -> list[list[str]]:
-    """The spellings apart where they are different numbers, such as -1 and 1."""
+def _by_number(group: Sequence[str]) -> list[list[str]]:
+    """The spellings grouped by number if all are numbers: -1 and 1 are two categories."""
     if not all(is_plain_number(each) for each in group):
         return [list(group)]
     values = sorted({float(each) for each in group})
@@ -175,12 +175,12 @@ def _words(categories: Sequence[str]) -> Iterator[Suspicion]:
 
 def missing_marks(categories: Sequence[str]) -> list[str]:
     """Those of the categories that often mark a missing value."""
-    signs = any("+" in category for category in categories)  # where "-" is one, too
+    signs = any("+" in category for category in categories)  # then "-" is a sign, too
     return [
         category
         for category in categories
         if stands_for_missing(category)
-        and category.casefold() not in _TRUE_WORDS
+        and category.casefold() not in _REAL_WORDS
         and not (signs and set(category) == {"-"})
     ]
 

@@ -15,14 +15,14 @@ from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import LARGEST_EXACT, is_plain_number, normalise_value, number_text
 
 FEWEST_LACKING = 3
-"""Sites that have to lack the same columns, as a rule; see docs/adr/0027."""
+"""Fewest sites that may lack the same columns, as a rule; see docs/adr/0027."""
 _MOST_VALUES = 16
 """Allows for one value and words for missing ones; a column with more varies."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Numbers:
-    """The different finite numbers of a column, ascending, and rows with each, (m,); any gaps."""
+    """A column's distinct finite numbers, ascending, rows of each, (m,), and if any is missing."""
 
     distinct: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -72,10 +72,10 @@ class ColumnTally:
         if self._texts or not self._numbers:
             return None
         distinct, counts = self._distinct()
-        there = ~np.isnan(distinct)
-        if there.sum() < fewest or np.isinf(distinct).any():
+        present = ~np.isnan(distinct)
+        if present.sum() < fewest or np.isinf(distinct).any():
             return None
-        return Numbers(distinct[there], counts[there], gaps=not there.all())
+        return Numbers(distinct[present], counts[present], gaps=not present.all())
 
     def values(self) -> Counter[str]:
         """The frequency of every value in normal form, with "" for a missing one."""
@@ -137,13 +137,13 @@ def without_constant(column: Column, held: Sequence[Held]) -> Column:
     It is ignored if it varies in no table, as a site's name does not, and gets ``allow_constant``
     if it varies in some; its comment says so.
     """
-    idle = [each for each in held if not each.varies(column)]
-    if column.kind in ("ignore", "intervention") or not idle:
+    constant = [each for each in held if not each.varies(column)]
+    if column.kind in ("ignore", "intervention") or not constant:
         return column
-    if len(idle) == len(held):
+    if len(constant) == len(held):
         why = "Ignored: it holds one value only, or none, in each file."
         return replace(column, kind="ignore", categories=(), ordered=False, comment=why)
-    where = ", ".join(str(each.number) for each in idle)
+    where = ", ".join(str(each.number) for each in constant)
     said = (
         f"In file {where} of those drafted from it holds one value only, or none, which "
         "allow_constant permits. Was it measured there, and in the same way?"

@@ -59,9 +59,9 @@ WITHHELD = "hold some other category"
 
 
 def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
-    """The drafted column without categories that fewer than so many rows hold; it says so.
+    """The drafted column without categories that fewer than ``fewest`` rows hold; it says so.
 
-    Numbers that mostly are so rare count as continuous. One category left may be constant.
+    Numbers of which most are that rare become continuous. A single category left may be constant.
 
     Args:
         column: As it was guessed.
@@ -71,11 +71,11 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     if column.kind != "discrete":
         return column
     column = _without_marks(column)
-    sort = _sort(column)
-    if sort:
-        said = f"Ignored: these may be {sort}, and no value of them is written."
+    private = _private_kind(column)
+    if private:
+        said = f"Ignored: these may be {private}, and no value of them is written."
         more = " LOOK: if they are categories that name nobody, set discrete and write them."
-        return _with_categories(column, "ignore", (), said + more * (sort != "dates"))
+        return _with_categories(column, "ignore", (), said + more * (private != "dates"))
     often = tuple(each for each in column.categories if values.get(each, 0) >= fewest)
     if often == column.categories:
         return column
@@ -123,8 +123,8 @@ def _without_marks(column: Column) -> Column:
     )
 
 
-def _sort(column: Column) -> str:
-    """What a column's name, or some of its categories, say that it holds; else empty."""
+def _private_kind(column: Column) -> str:
+    """What a column holds that no draft may: dates, identifiers or free text; else empty."""
     if all(truth_value(each) is not None for each in column.categories):
         return ""
     name = " ".join(re.findall(r"[^\W\d_]+|\d+", _split_case(column.name))).casefold()
@@ -133,8 +133,8 @@ def _sort(column: Column) -> str:
         form = re.compile(cells, re.DOTALL)
         if not coded and re.fullmatch(names, name):
             return what
-        number = what == "identifiers" and coded
-        if not number and any(form.fullmatch(each) for each in column.categories):
+        exempt = what == "identifiers" and coded
+        if not exempt and any(form.fullmatch(each) for each in column.categories):
             return what
     return ""
 

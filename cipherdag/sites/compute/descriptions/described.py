@@ -1,9 +1,9 @@
-"""Descriptive statistics of a site: counts for comparisons, and sums that tell of no few rows.
+"""Descriptive statistics of a site: counts for comparisons, and sums that disclose no small count.
 
 Where the site restricts small counts, its counts enter secure comparisons alone, and are exact
-there. How many values its sums are of would be an exact count: with a number of rows that is opened
-anyway, it would tell how many miss a value. So the sums are of as many values as that number, or
-by whole steps of two ``min_cell_size`` more or fewer: some values are left out, or count twice,
+there. The number of values in a sum would be an exact count: compared with a number of rows that is
+disclosed anyway, it shows how many values are missing. So the sums are of as many values as that
+number, plus or minus multiples of two ``min_cell_size``: some values are left out, or count twice,
 evenly from the smallest to the largest. Numbers that fewer than ``min_cell_size`` rows would
 dominate, by squared distances from the median, are winsorised before they are added.
 """
@@ -23,21 +23,21 @@ from cipherdag.sites.compute.descriptions.location_scale_hints import far_off, w
 from cipherdag.sites.compute.rows import Rows
 
 STEP = 2
-"""``min_cell_size`` in one step: no step ends where a count is small."""
+"""A step in multiples of ``min_cell_size``: no step ends where a count is small."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     """The numbers of a column that are added, as they are and from the common origin in units.
 
-    There are none where one is ``beyond``; where ``drawn``, some were winsorised, and where
-    ``far``, few lie far beyond all others.
+    There are none if one is ``beyond`` the range of sums; ``winsorised`` says that some were, and
+    ``far`` that a few lie far from all others.
     """
 
     values: FloatVector
     scaled: FloatVector
     beyond: bool
-    drawn: bool
+    winsorised: bool
     far: bool
 
 
@@ -55,12 +55,12 @@ class DescribedColumns:
         self._rows = rows
         # sums of other questions are of complete rows, or of all where there are numbers alone
         public = len(rows) if rows.codes is None else int(rows.complete(rows.filled).sum())
-        self._public = public if public >= min_cell_size else 0
+        self._public_rows = public if public >= min_cell_size else 0
 
     def column(self, variable: int) -> FloatVector:
-        """Codes or numbers of a column that sums are of; of none, if they are of few values."""
+        """Codes or numbers of a column that are summed; none of them if they are too few."""
         present = self._present(variable)
-        n, count = len(present), self._added(len(present))
+        n, count = len(present), self._n_summed(len(present))
         if count == n:
             return present
         return np.sort(present)[(2 * np.arange(count) + 1) * n // (2 * max(count, 1))]
@@ -84,7 +84,7 @@ class DescribedColumns:
         return np.concatenate([_counts(question, present), tells], dtype=np.float64)
 
     def totals(self, question: ValueCounts) -> IndexArray:
-        """Exact counts, of whose totals whole units are opened, shape (n_counts,).
+        """Exact counts, shape (n_counts,); only whole units of their totals are disclosed.
 
         Raises:
             MalformedMessageError: The question is about other columns than the site has.
@@ -105,40 +105,40 @@ class DescribedColumns:
         sums = [(column.scaled.sum(), (column.scaled**2).sum()) for column in numbers.values()]
         flags = np.zeros((3, len(used)), dtype=bool)
         for v, column in numbers.items():
-            flags[:, v] = column.beyond, column.drawn, column.far
+            flags[:, v] = column.beyond, column.winsorised, column.far
         used[flags[0]] = 0.0
-        head = [self._added(len(self._rows))]
+        head = [self._n_summed(len(self._rows))]
         return np.concatenate(
             [head, *np.reshape(sums, (-1, 2)).T, flags.ravel(), used], dtype=float
         )
 
     def _numbers(self, question: ColumnSums | ValueCounts) -> dict[int, _Numbers]:
-        """The numbers of every continuous column that are added, by its position."""
+        """The numbers of every continuous column that are summed, by its position."""
         numbers = {}
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
         for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
             values = self.column(int(v))
-            near = winsorise(values, self._min_cell_size) if len(values) else values
+            added = winsorise(values, self._min_cell_size) if len(values) else values
             with np.errstate(over="ignore"):
-                scaled = np.ldexp(near - origin, -unit)
+                scaled = np.ldexp(added - origin, -unit)
             beyond = bool((np.abs(scaled) > LARGEST_DEVIATION).any())
-            drawn, far = near is not values, far_off(values, self._min_cell_size)
+            winsorised, far = added is not values, far_off(values, self._min_cell_size)
             if beyond:
-                near = scaled = np.zeros(0)
-            numbers[int(v)] = _Numbers(near, scaled, beyond=beyond, drawn=drawn, far=far)
+                added = scaled = np.zeros(0)
+            numbers[int(v)] = _Numbers(added, scaled, beyond=beyond, winsorised=winsorised, far=far)
         return numbers
 
     def _present(self, variable: int) -> FloatVector:
         values = self._rows.column(variable)
         return values[~np.isnan(values)]
 
-    def _added(self, values: int) -> int:
-        """How many values sums are of, of so many; 0 of few."""
-        least, beyond_public = self._min_cell_size, values - self._public
+    def _n_summed(self, values: int) -> int:
+        """How many values are summed of a column with this many; 0 if too few."""
+        least, surplus = self._min_cell_size, values - self._public_rows
         if least <= 1:
             return values
-        enough = least if abs(beyond_public) < STEP * least else STEP * least
-        count = values - int(math.fmod(beyond_public, STEP * least))
+        enough = least if abs(surplus) < STEP * least else STEP * least
+        count = values - int(math.fmod(surplus, STEP * least))
         return count if values >= enough and count >= least else 0
 
 

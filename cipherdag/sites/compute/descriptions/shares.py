@@ -34,29 +34,29 @@ def share_summands(
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
-    Strata of fewer than ``min_rows``, at least 2, add nothing, nor do those of given variables
-    unless ``given``: their sizes are counts. ``tables`` counts sets of positions, one after the
-    other, where all columns have categories.
+    Strata of fewer than ``min_rows``, at least 2, add nothing. Without ``given``, sets with given
+    variables add nothing either: sizes of their strata are counts. ``tables`` counts sets of
+    positions, one after the other, where all columns have categories.
     """
 
     def on_device(variable: int) -> Array:
         return placed(column(variable), device)
 
-    here = column if device == PROCESSOR else cache(on_device)
+    fetch = column if device == PROCESSOR else cache(on_device)
     marks = question.marks()
-    each_set: list[_Shares] = []
+    per_set: list[_Shares] = []
     for rows in question.sets():
         if rows.shape[1] == 1 and not any(question.categories[v] for v in rows[:, 0]):
-            each_set.append(_of_numbers(rows[:, 0], column, marks, cell_keys, device))
+            per_set.append(_of_numbers(rows[:, 0], column, marks, cell_keys, device))
             continue
         each = zip(rows.tolist(), _counted(rows, tables), strict=True)
-        each_set += [
-            _shares(question, variables, (column, here), marks[variables[0]], cell_keys, table)
+        per_set += [
+            _shares(question, variables, (column, fetch), marks[variables[0]], cell_keys, table)
             for variables, table in each
         ]
-    if not each_set:
+    if not per_set:
         return np.zeros(0)
-    together = _Shares(*(np.concatenate(variables) for variables in zip(*each_set, strict=True)))
+    together = _Shares(*(np.concatenate(parts) for parts in zip(*per_set, strict=True)))
     of_enough = (together.n >= min_rows) & (given | together.alone)
     return _summands(together, of_enough, question.widths())
 
@@ -73,15 +73,15 @@ def _counted(
 
 
 class _Shares(NamedTuple):
-    """Rows of a variable's shares in the strata of one set, and of the strata themselves.
+    """Counts of rows in each share of a variable, and sizes ``n`` of the strata of one set.
 
-    ``unforetold`` is added to every angle, in standard errors; ``coded`` is a number with a value
-    as `code_in` finds, and ``alone`` one for which nothing is given.
+    ``noise`` is added to every angle, in standard errors. ``coded`` marks numbers with a value
+    that `code_in` finds, and ``alone`` sets without given variables.
     """
 
     counts: IndexArray
     n: IndexArray
-    unforetold: FloatVector
+    noise: FloatVector
     coded: BoolVector
     alone: BoolVector
 
@@ -94,10 +94,10 @@ def _shares(
     cell_keys: CellKeys,
     counted: IndexArray | None,
 ) -> _Shares:
-    """Count the shares of a variable in the strata of those given, by ``counted`` where known."""
+    """Count a variable's shares per stratum of the given ones; from ``counted`` if there is one."""
     sides, number = question.categories, question.categories[variables[0]] == 0
-    column, here = columns
-    held = [here(position) for position in variables] if counted is None else []
+    column, fetch = columns
+    held = [fetch(position) for position in variables] if counted is None else []
     table = (
         _table(question, variables, held, marks)
         if counted is None
@@ -127,7 +127,7 @@ def _of_numbers(
 ) -> _Shares:
     """Count the shares of continuous variables that nothing is given for."""
     shares, marks_of_each = marks.shape[1], iter(marks[variables])
-    n, coded, up_to = [], [], []
+    n, coded, per_interval = [], [], []
     for block in column_blocks(map(column, variables.tolist())):
         held = placed(np.stack(block), device)
         xp = functions_of(held)
@@ -138,8 +138,8 @@ def _of_numbers(
             xp.searchsorted(like(row, held), of)
             for of, row in zip(held, marks_of_each, strict=False)
         )
-        up_to += [host(xp.bincount(row, minlength=shares))[:shares] for row in positions]
-    counts = np.array(up_to, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
+        per_interval += [host(xp.bincount(row, minlength=shares))[:shares] for row in positions]
+    counts = np.array(per_interval, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
     drawn = np.zeros(counts.shape)
     for index, v in enumerate(variables.tolist()):
         drawn[index] = ANGLE_NOISE_SE * cell_keys.uniform(
@@ -148,7 +148,7 @@ def _of_numbers(
     return _Shares(
         counts.ravel(),
         np.array(n, dtype=np.int64),
-        _one_where_same(drawn, counts).ravel(),
+        _shared_where_equal(drawn, counts).ravel(),
         np.array(coded, dtype=np.bool_),
         np.ones(len(variables), dtype=np.bool_),
     )
@@ -181,7 +181,7 @@ def _coded(columns: Array, held: list[FloatVector]) -> list[bool]:
     xp = functions_of(columns)
     ends = (end[:, None] for end in extremes(columns))
     repeats = xp.maximum(*(xp.count_nonzero(columns == end, axis=1) for end in ends))
-    often = host(repeats >= FEWEST_REPEATS).tolist()  # looked at together, as nearly none has any
+    often = host(repeats >= FEWEST_REPEATS).tolist()  # once for all columns, as hardly any repeats
     return [
         repeated and code_in(values) is not None
         for repeated, values in zip(often, held, strict=True)
@@ -191,8 +191,8 @@ def _coded(columns: Array, held: list[FloatVector]) -> list[bool]:
 def code_in(values: FloatVector) -> tuple[float, int] | None:
     """A value that seems to stand for no measurement, as -999 does, and how often it occurs.
 
-    It is the only one beyond a fence, on its side, of `FENCE` ranges between the quartiles of the
-    other values, and occurs `FEWEST_REPEATS` times at least. None where there is none.
+    It alone lies beyond the fence on its side, `FENCE` interquartile ranges past the quartile of
+    the others, and occurs `FEWEST_REPEATS` times at least. None where there is none.
     """
     present = values[~np.isnan(values)]
     ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
@@ -220,8 +220,8 @@ def _noise(
 ) -> FloatVector:
     """Noise of every angle, in standard errors, shape (strata, shares).
 
-    Whatever categories are called, the same of them has the same number. Marks between which no row
-    lies have one number: several would average out.
+    A category's draw depends on which rows hold it, not on its name. Marks between which no row
+    lies share one draw: several would average out.
     """
     about = b"".join(cell_keys.column(v) for v in variables)
     if categories := question.categories[variables[0]]:
@@ -229,13 +229,13 @@ def _noise(
         if cell_keys.met(variables[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, cell_keys.ranks(variables[0], categories)][:, : counts.shape[1]]
-    return _one_where_same(
+    return _shared_where_equal(
         ANGLE_NOISE_SE * cell_keys.uniform(about + marks.tobytes(), counts.shape), counts
     )
 
 
-def _one_where_same(drawn: FloatVector, counts: IndexArray) -> FloatVector:
-    """One number for all shares of equal counts in a stratum, shape (strata, shares)."""
+def _shared_where_equal(drawn: FloatVector, counts: IndexArray) -> FloatVector:
+    """The same draw for all shares of equal counts in a stratum, shape (strata, shares)."""
     same = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, same, axis=1)
 
@@ -244,15 +244,15 @@ def _summands(shares: _Shares, of_enough: BoolVector, widths: IndexArray) -> Flo
     """The values of the answer, of all sets together; ``widths`` has the shares of each stratum."""
     contributes: FloatVector = np.where(of_enough, 1.0, 0.0)
     weight = 4.0 * shares.n + 2.0
-    root, rows, on = (
+    root, rows, mask = (
         np.repeat(values, widths) for values in (np.sqrt(weight), shares.n + 0.75, contributes)
     )
     angle = np.arcsin(np.sqrt((shares.counts + 0.375) / rows))
-    scaled = root * angle + shares.unforetold
+    scaled = root * angle + shares.noise
     return np.concatenate(
         [
-            root * scaled * on,
-            scaled**2 * on,
+            root * scaled * mask,
+            scaled**2 * mask,
             shares.coded * contributes,
             contributes,
             weight * contributes,
