@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEviden
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
+from cipherdag.pages.numerals import first_of
 
 MEASURE = "units of log likelihood that the score falls without the edge"
 BY_COMPARISON = "Without it the score over all sites is lower."
@@ -56,6 +57,11 @@ IN_GRAPHS = (
     "others. It holds if nothing unmeasured causes two of these variables, and if their relations "
     "are straight lines. 0.00 and 1.00 stand for less than .01 and more than .99."
 )
+DISPUTED = (
+    "Fewer than half of the graphs that fit have what the best graph shows here: {edges}. Read the "
+    "shares of both directions, and rely on neither."
+)
+MAJORITY = 0.5
 OVER_GRAPHS = (
     "Estimate an effect over these graphs: cipherdag effect FOLDER --of CAUSE --on OUTCOME, where "
     "FOLDER is that of this report. It says in how many graphs there is one, and how strong it is."
@@ -183,6 +189,7 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     limits = (*[CUT_SHORT] * details["cut_short"], *[BETWEEN] * mixes)
     if (sample := conclusion.sample) is not None:
         panels, steps = (_sure(sample), *panels), (OVER_GRAPHS,)
+        limits = (*limits, *_disputed(conclusion.graph, sample))
     elif details.get("sets") == {}:  # scores from moments
         limits = (*limits, NOT_DRAWN.format(most=MOST_SAMPLED, more=SPARE_ROWS))
     elif conclusion.confidences is None:
@@ -193,6 +200,19 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     if conclusion.confidences is not None:
         report += conclusion.confidences.report(conclusion.graph)
     return report
+
+
+def _disputed(graph: CausalGraph, sample: GraphSample) -> Iterator[str]:
+    """A sentence on the arrows, or edges, that most graphs that fit do not have."""
+    shares, at = sample.arrows, sample.nodes.index
+    few = [
+        f"{edge.source} {edge.mark} {edge.target}"
+        for edge in graph.edges
+        for x, z in [(at(edge.source), at(edge.target))]
+        if shares[x, z] + (edge.mark != "-->") * shares[z, x] < MAJORITY
+    ]
+    if few:
+        yield DISPUTED.format(edges=first_of(few))
 
 
 def _sure(sample: GraphSample) -> HeatMap:

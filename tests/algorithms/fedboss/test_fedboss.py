@@ -11,8 +11,10 @@ from regretting import linear_data
 
 from cipherdag import FedBOSS, Federation, Knowledge, Policy, Scoring
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedboss.report import reported
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.graphs.dags import dag_of
+from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
@@ -282,3 +284,19 @@ def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew():
     assert len(result.rounds) <= 2 * len(plain.rounds) + 6
     assert str(plain.finding.graph) == str(result.finding.graph)
     assert any("drew anew" in said for said in result.disclosures)
+
+
+def test_an_arrow_that_most_graphs_that_fit_lack_is_named():
+    rng = np.random.default_rng(2)
+    frames = {}
+    for site in ("graz", "kiel", "lund"):
+        a, b = rng.normal(size=(2, 60))
+        frames[site] = pd.DataFrame({"a": a, "b": b, "c": a + b + rng.normal(size=60)})
+    result = Federation.simulate(frames, device="cpu").run(FedBOSS())
+    found = result.finding
+    assert {(edge.source, edge.target) for edge in found.graph.edges} == {("a", "c"), ("b", "c")}
+    assert not any("Fewer than half" in limit for limit in result.report.limits)
+    turned = GraphSample(found.sample.nodes, found.sample.arcs.transpose(0, 2, 1))
+    limits = reported(found.with_sample(turned), pooled=False).limits
+    (said,) = (limit for limit in limits if "Fewer than half" in limit)
+    assert "here: a --> c, b --> c. Read" in said
