@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15456,
     "audit": 1437,
-    "cli": 4614,
+    "cli": 4618,
     "deployment": 1853,
     "federation": 1824,
     "findings": 4335,

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +148,9 @@ class AlgorithmGroup(click.Group):
         first = args[0]
         if self._takes_files and self.get_command(ctx, first) is None and is_source(first):
             return CHOSEN, self._make(CHOSEN), args
+        near = get_close_matches(first, ALGORITHMS, n=1)
+        if near and self.get_command(ctx, first) is None:
+            ctx.fail(f"No such command {first!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
 

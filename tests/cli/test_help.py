@@ -64,3 +64,10 @@ def test_without_an_algorithm_the_choices_are_named_and_the_default(call, words)
     assert code == 2
     assert all(f"  {name} " in error for name in ALGORITHMS)
     assert ("The default" in error) == (words != ("coordinator", "run"))
+
+
+@pytest.mark.parametrize("group", ["run", "simulate"])
+def test_a_wrong_algorithm_s_name_suggests_the_near_one(call, group):
+    code, _, error = call(group, "fedbos", "north.csv")
+    assert code == 2
+    assert "Did you mean 'fedboss'?" in error
