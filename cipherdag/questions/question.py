@@ -31,7 +31,7 @@ MAX_REPLICATES = 1000
 """Most resamples of its rows that a site draws in a run."""
 BY_PATIENT = (
     'Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), FedBOSS within sites, '
-    "Effect or Describe, or give the site one row a patient."
+    "Effect or Describe. Or give the site one row a patient: for Survival the first event of each."
 )
 """What to do where an algorithm takes rows for persons, and they are visits of patients."""
 MOST_VISITS = 1000
