@@ -1,6 +1,6 @@
 """How often shares of graphs are right, and intervals of effects given that there is one.
 
-    python benchmarks/graph_shares.py [--models 20] [--out benchmarks/results/graph_shares.json]
+    python benchmarks/graph_shares.py [--models 40] [--out benchmarks/results/graph_shares.json]
 
 Linear models at five sites of 200 rows each, 12 variables, each site with levels of its own.
 FedBOSS draws graphs from the covariances within sites, which are computed in the clear. Effects are
@@ -190,7 +190,7 @@ def summary(pairs: list[tuple[float, bool]]) -> dict[str, object]:
 def main() -> None:
     """Measure every world."""
     options = parser(__doc__, seed=9000)
-    options.add_argument("--models", type=int, default=20)
+    options.add_argument("--models", type=int, default=40)
     given = options.parse_args()
     worlds = {}
     for world in WORLDS:
