@@ -76,7 +76,7 @@ def test_a_column_that_not_all_files_have_is_left_out(call, tmp_path):
     assert code == 0, error
     text = draft.read_text("utf-8")
     said = " ".join(text.replace("\n# ", " ").split())
-    ((kind, rest),) = re.findall(r'take part, write (kind = "discrete"), (.*?\])\.', said)
+    ((kind, rest),) = re.findall(r'measured there, write (kind = "discrete"), (.*?\])\.', said)
     assert Schema.load(draft).ignored == ("Tier",)
     assert call("run", "fedpc", *files, "--schema", draft, "--device", "cpu")[0] == 0
     table = text.split('[columns.Tier]\nkind = "ignore"\n')
