@@ -94,9 +94,8 @@ def edge_rows(
         values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
         values |= {} if opened is None else _opened(opened)
         if sample is not None:
-            x, z = (graph.nodes.index(name) for name in (edge.source, edge.target))
-            values["in_graphs"] = float(sample.arrows[x, z] + sample.arrows[z, x])
-            values["arrow_in_graphs"] = float(sample.arrows[x, z])
+            there, back = sample.shares(edge.source, edge.target)
+            values |= {"in_graphs": there + back, "arrow_in_graphs": there}
         if shares is not None:
             counts = shares.of(edge.source, edge.target)
             values["consensus"] = counts.consensus(CONSENSUS)
@@ -235,10 +234,9 @@ def in_graphs(sample: GraphSample | None, first: str, second: str) -> str:
     """In how many graphs two variables are joined, in a phrase; "" without a sample of them."""
     if sample is None or not {first, second} <= {*sample.nodes}:
         return ""
-    x, z = sample.nodes.index(first), sample.nodes.index(second)
-    there, joined = sample.arrows[x, z], sample.arrows[x, z] + sample.arrows[z, x]
-    arrow = share_shown(float(there))
-    return f"in {share_shown(float(joined))} of graphs, with {first} as the cause in {arrow}"
+    there, back = sample.shares(first, second)
+    joined, arrow = share_shown(there + back), share_shown(there)
+    return f"in {joined} of graphs, with {first} as the cause in {arrow}"
 
 
 def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:

@@ -263,8 +263,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
 
 def _with_shares(edge: EdgeEvidence, sample: GraphSample) -> EdgeEvidence:
     """The evidence of an edge, and how many graphs that fit have it."""
-    x, z = (sample.nodes.index(name) for name in (edge.source, edge.target))
-    there, back = float(sample.arrows[x, z]), float(sample.arrows[z, x])
+    there, back = sample.shares(edge.source, edge.target)
     fact = (
         f"In {share_shown(there + back)} of graphs that fit, and with {edge.source} as the cause "
         f"in {share_shown(there)}."

@@ -245,8 +245,7 @@ def _edge_rows(
 
 def _in_graphs(sample: GraphSample, edge: Edge) -> str:
     """What the graphs that fit say of an edge, in place of what one graph says as if it were so."""
-    x, z = sample.nodes.index(edge.source), sample.nodes.index(edge.target)
-    there, back = float(sample.arrows[x, z]), float(sample.arrows[z, x])
+    there, back = sample.shares(edge.source, edge.target)
     rest = "" if there + back > 1.0 - LEAST_SHARE else "; in the others neither does"
     said = f"{{a}} causes {{b}} directly in {share_shown(there)} of graphs that fit"
     return f"{said}, {{b}} causes {{a}} in {share_shown(back)}{rest}."

@@ -44,6 +44,11 @@ class GraphSample:
         shares: FloatMatrix = self.arcs.mean(axis=0)
         return shares
 
+    def shares(self, first: str, second: str) -> tuple[float, float]:
+        """The shares of graphs with an edge from the first to the second, and with one back."""
+        x, z = self.nodes.index(first), self.nodes.index(second)
+        return float(self.arrows[x, z]), float(self.arrows[z, x])
+
     @cached_property
     def causes(self) -> FloatMatrix:
         """The share of graphs with a directed path from the first to the second, shape (p, p)."""

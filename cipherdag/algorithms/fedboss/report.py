@@ -204,12 +204,11 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
 
 def _disputed(graph: CausalGraph, sample: GraphSample) -> Iterator[str]:
     """A sentence on the arrows, or edges, that most graphs that fit do not have."""
-    shares, at = sample.arrows, sample.nodes.index
     few = [
         f"{edge.source} {edge.mark} {edge.target}"
         for edge in graph.edges
-        for x, z in [(at(edge.source), at(edge.target))]
-        if shares[x, z] + (edge.mark != "-->") * shares[z, x] < MAJORITY
+        for there, back in [sample.shares(edge.source, edge.target)]
+        if there + back * (edge.mark != "-->") < MAJORITY
     ]
     if few:
         yield DISPUTED.format(edges=first_of(few))
