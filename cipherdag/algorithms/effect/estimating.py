@@ -247,7 +247,8 @@ class Estimation:
         worth = self._effective_rows(values, rows, effective)
         coefficients = self._coefficients_per_arm
         spare = worth - coefficients
-        if (arm := int(spare.argmin())) >= 0 and spare[arm] < FEWEST_SPARE:
+        arm = int(spare.argmin())
+        if spare[arm] < FEWEST_SPARE:
             rare = worth[arm] < rows[arm] / 2.0
             rarer = ", few of them with the rarer outcome," if rare else ""
             return self._no_effect(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import CTE, ColumnElement, CompoundSelect, FromClause, Select, TableClause
 
 MAX_BYTES = 64 * 1024
+NO_SQLALCHEMY = "databases need SQLAlchemy, which is not installed"
 MALE, FEMALE = 8507, 8532
 """Standard concepts of gender."""
 Take = Literal["last", "first", "mean", "min", "max"]
@@ -186,11 +187,13 @@ class OmopTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def sql(self, dialect: str, schema: str = "") -> str:
         """The rows, in the SQL of a database by SQLAlchemy's name of it."""
-        return _Reading(self, dialect, schema).written("rows")
+        reading = _Reading(self, dialect, schema)
+        return reading.written(reading.rows())
 
     def preview(self, dialect: str, schema: str = "") -> str:
         """One row for each column, in SQL: the fields of `Preview`."""
-        return _Reading(self, dialect, schema).written("counts")
+        reading = _Reading(self, dialect, schema)
+        return reading.written(reading.counts())
 
 
 class Preview(NamedTuple):
@@ -218,24 +221,23 @@ class _Reading:
         try:
             import sqlalchemy
         except ImportError:
-            raise DatabaseDriverError("databases need SQLAlchemy, which is not installed") from None
+            raise DatabaseDriverError(NO_SQLALCHEMY) from None
         self._sql = sqlalchemy
         self._study = study
         self._dialect = dialect
         self._schema = schema or None
         self._base = self._rows_of_study()
 
-    def written(self, what: Literal["rows", "counts"]) -> str:
+    def written(self, chosen: Select[Any] | CompoundSelect[Any]) -> str:
         """A selection as text, its numbers and names in their places."""
         from sqlalchemy.dialects import registry
 
         # DuckDB has PostgreSQL's notation
         dialect = registry.load("postgresql" if self._dialect == "duckdb" else self._dialect)()
-        chosen = self._rows() if what == "rows" else self._counts()
         in_place = {"literal_binds": True}
         return str(dialect.statement_compiler(dialect, chosen, compile_kwargs=in_place))
 
-    def _rows(self) -> Select[Any]:
+    def rows(self) -> Select[Any]:
         """The rows with all columns, in an order that no later record changes."""
         base, columns = self._base, []
         joined: FromClause = base
@@ -253,7 +255,7 @@ class _Reading:
         order = (base.c.person_id, base.c.row_date, base.c.row_id)
         return self._sql.select(*columns).select_from(joined).order_by(*order)
 
-    def _counts(self) -> CompoundSelect[Any]:
+    def counts(self) -> CompoundSelect[Any]:
         """One row per column, as `Preview`."""
         func, select, literal = self._sql.func, self._sql.select, self._sql.literal
         n_rows = select(func.count()).select_from(self._base).scalar_subquery()

@@ -29,6 +29,7 @@ from cipherdag.errors import (
 from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable, TypeKind, row_blocks
 from cipherdag.sites.table.database import NO_ADDRESS, DatabaseSource, selection
 from cipherdag.sites.table.names import normalise_name
+from cipherdag.sites.table.omop import NO_SQLALCHEMY
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -69,7 +70,7 @@ def open_sql(source: DatabaseSource) -> Iterator[RawTable]:
     try:
         from sqlalchemy import exc
     except ImportError:
-        raise DatabaseDriverError("databases need SQLAlchemy, which is not installed") from None
+        raise DatabaseDriverError(NO_SQLALCHEMY) from None
     engine = _engine(source)
     try:
         with _connect(engine, source) as connection:
