@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from cipherdag.errors import DataError
 from cipherdag.sites.drafts.headers import Header, Match, matches
 from cipherdag.sites.drafts.inference import (
     Draft,
@@ -24,6 +25,7 @@ from cipherdag.sites.drafts.withholding import WITHHELD, shareable
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
 from cipherdag.sites.table.names import is_plain_number
+from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 
 PARTS = (0.05, 0.5, 0.95)
@@ -45,8 +47,8 @@ def draft_files(
         SchemaError: If no column is left.
     """
     called = [path.name for path in files]
-    schema = None
-    if all(path.suffix != ".toml" for path in files) and len({*called}) == len(called) > 1:
+    plain = all(path.suffix != ".toml" for path in files) and len({*called}) == len(called)
+    if plain and _headers_differ(files):
         drafts = {
             path.name: infer_columns([path], overlapping=True, fewest=min_cell_size)
             for path in files
@@ -58,6 +60,18 @@ def draft_files(
         if any(len(each.headers) < len(called) for each in matched):
             return infer_schema(files, min_cell_size=min_cell_size), (), [*_table(matched, called)]
     return infer_schema(files, min_cell_size=min_cell_size), (), []
+
+
+def _headers_differ(files: Sequence[Path]) -> bool:
+    """Whether files name other columns, or one cannot be opened as it stands; reads no row."""
+    named = set()
+    for path in files:
+        try:
+            with open_table(path) as table:
+                named.add(frozenset(table.names))
+        except DataError:
+            return len(files) > 1
+    return len(named) > 1
 
 
 def _headers(draft: Draft) -> list[Header]:
