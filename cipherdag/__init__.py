@@ -1,7 +1,5 @@
 """Secure federated causal discovery: sites learn one graph, the coordinator only learns sums."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 

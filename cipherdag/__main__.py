@@ -1,7 +1,5 @@
 """``python -m cipherdag`` is the ``cipherdag`` command."""
 
-from __future__ import annotations
-
 from cipherdag.cli.main import main
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ message that must not leave its site, or not be shown, is replaced by its class'
 
 # ruff: noqa: D101
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

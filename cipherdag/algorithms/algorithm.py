@@ -5,8 +5,6 @@ An algorithm is a frozen dataclass below `Algorithm` in a folder of its own, and
 stands in the class.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

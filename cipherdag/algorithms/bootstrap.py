@@ -7,8 +7,6 @@ Leaks:
     Only a site itself can tell which rows it drew (`cipherdag.sites.answers.column_answers`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import Field, replace
 from typing import Any, ClassVar, Protocol, TypeVar

@@ -4,8 +4,6 @@ The rules were chosen by the errors of graphs on data whose graph is known; see 
 The number of columns per row plays no part: the result warns where there are too many columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

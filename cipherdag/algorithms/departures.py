@@ -1,7 +1,5 @@
 """Stops an algorithm whose sums must all cover the same sites once a site leaves."""
 
-from __future__ import annotations
-
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.questions.gather import map_questions

@@ -4,8 +4,6 @@ Leaks:
     Ledgers and transcripts hold digests and lengths, no answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -8,8 +8,6 @@ Leaks:
     Whoever has a bag reads all that it holds: its files are not encrypted.
 """
 
-from __future__ import annotations
-
 import io
 import stat
 import struct

@@ -4,8 +4,6 @@ Leaks:
     As `cipherdag.audit.contents`. Verifying sends nothing and unpacks nothing to disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -17,8 +17,6 @@ Leaks:
     sum and no private key. That of a saved result holds what `Run.save` wrote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page for a data-protection officer: what left one site, from that site's ledger alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

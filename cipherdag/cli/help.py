@@ -1,7 +1,5 @@
 """Help that shows first what most people use: sections, options for experts, an example."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

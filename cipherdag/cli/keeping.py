@@ -1,7 +1,5 @@
 """What happens to the rounds of a run in this process when it is stopped, fails or ends."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """``repeat``: a result's run once more, perhaps changed; ``effect``: an effect over its data."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from copy import copy

@@ -7,8 +7,6 @@ Leaks:
     Certificates and requests for them are public: a name, an organisation, a public key.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path

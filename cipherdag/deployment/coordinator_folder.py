@@ -16,8 +16,6 @@ Leaks:
     Approvals show every site the names, public keys and address of the study.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ Leaks:
     The request: a name, an organisation, public keys, versions of packages.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path

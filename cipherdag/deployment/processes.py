@@ -4,8 +4,6 @@ Leaks:
     The server sees operation names, opaque message bytes and who answered.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

@@ -7,8 +7,6 @@ Leaks:
     Nothing leaves the site; what is found is for its screen. No key or ledger of it is touched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from functools import cache, partial
 

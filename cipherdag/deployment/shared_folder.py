@@ -16,8 +16,6 @@ Leaks:
     protect this discloses no more than the coordinator reads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Leaks:
     The coordinator knows variables by identifier only; names stay at the sites.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import time

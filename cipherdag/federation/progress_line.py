@@ -4,8 +4,6 @@ Leaks:
     Nothing new: the rounds, their costs and who answered are what `RoundReport` has.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import TextIO
 

@@ -1,7 +1,5 @@
 """One site of a federation in this process, and uneven splits of one table over several sites."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -4,8 +4,6 @@ Source: Hoeting, Madigan, Raftery and Volinsky, "Bayesian model averaging: a tut
 Science 14, 1999, for the mixture of the sets' normals.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

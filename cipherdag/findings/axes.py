@@ -3,8 +3,6 @@
 Source: Lewis and Clarke, BMJ 322 (2001) 1479-1480 (forest plots).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is known of the columns of all sites together, each by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """What makes a graph doubtful: sites that differ, triples that do not fit, and too few rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal

@@ -4,8 +4,6 @@ What an edge stands on is the `status` and the `tests` of `EdgeEvidence`; termin
 and warnings all read it here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

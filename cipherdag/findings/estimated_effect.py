@@ -1,7 +1,5 @@
 """The estimated effect of one variable on another, for every set that it may be adjusted for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Selected features: the causes and effects of every label."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

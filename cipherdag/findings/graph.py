@@ -1,7 +1,5 @@
 """The graphs of causes that algorithms learn: of directed and undirected edges, or a PAG."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """What data say of a graph: which of the independences that it implies stand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """A learnt graph in a report: its drawing, every edge with its evidence, the truth beside it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The PAGs over all columns that fit the PAG of every group of sites: table, notes, warnings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ numbers stand in the result's ``details`` too, hence in ``result.json``. A new k
 frozen type in a file of its own with the name of its template, and one more member of `Panel`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

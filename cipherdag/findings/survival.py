@@ -1,7 +1,5 @@
 """How long it takes until an event, over the rows of all sites."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -4,8 +4,6 @@ A DAG over p variables is a tuple of p integers: bit u of ``dag[v]`` says that u
 a variable and the bit mask of its parents; a decomposable score is a sum over families.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_

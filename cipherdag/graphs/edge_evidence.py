@@ -1,7 +1,5 @@
 """The evidence for the edges of a learnt graph: numbers that the run opened, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 

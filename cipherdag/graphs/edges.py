@@ -1,7 +1,5 @@
 """Edges by name, their marks as text, and edges read from CSV and from other libraries' graphs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

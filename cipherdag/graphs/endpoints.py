@@ -6,8 +6,6 @@ at j of the edge between i and j, `NONE` without one. So i --> j has `ARROW` at 
 True where i --> j or i --- j, so that an undirected edge stands both ways.
 """
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import numpy as np

@@ -10,8 +10,6 @@ heuristic for the feedback arc set problem", IPL 47 (1993); Weisfeiler and Leman
 refinement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 

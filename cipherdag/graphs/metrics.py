@@ -1,7 +1,5 @@
 """How far a learnt graph is from the true one: edges, and the marks at their ends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -9,8 +9,6 @@ Huang et al., "Towards privacy-aware causal structure learning in federated sett
 (FedOrien, phases 4 and 5), and the visit order of its published program.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby

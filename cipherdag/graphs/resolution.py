@@ -11,8 +11,6 @@ oriented graph", technical report R-185, UCLA 1992; Meek, "Causal inference and 
 with background knowledge", UAI 1995.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 

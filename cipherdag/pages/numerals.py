@@ -1,7 +1,5 @@
 """Numbers, times and names as people read them, and how wide names are on paper, near enough."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime

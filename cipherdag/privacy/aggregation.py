@@ -4,8 +4,6 @@ Leaks:
     A declaration is public; an aggregate is what the coordinator learns.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cipherdag.arrays import FloatVector

@@ -7,8 +7,6 @@ Leaks:
     See each protection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType

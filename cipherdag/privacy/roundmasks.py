@@ -23,8 +23,6 @@ Leaks:
     seeds of other rounds, do not follow from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from cipherdag.arrays import WordVector

@@ -11,8 +11,6 @@ Leaks:
     what was drawn computes the keys and masks of the session that it was drawn for.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from abc import ABC, abstractmethod

@@ -4,8 +4,6 @@ Leaks:
     A keyed digest shows nothing without its key; equal digests under one key show equal parts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import zlib

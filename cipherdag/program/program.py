@@ -4,8 +4,6 @@ The coordinator and every site run it, each the algorithm as it is installed the
 holds the coordinator and sites shares one run between them.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ An algorithm is a generator: it yields questions and receives sums. Given the sa
 same questions, so that a site derives what it is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from hashlib import sha256
 from threading import Lock

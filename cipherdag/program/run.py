@@ -4,8 +4,6 @@ Leaks:
     What the algorithm's questions leak: the coordinator sees sums over the sites.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

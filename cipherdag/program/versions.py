@@ -1,7 +1,5 @@
 """Versions of installed packages: what a plan names, sites compare, and a result rests on."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version

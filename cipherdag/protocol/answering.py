@@ -4,8 +4,6 @@ Leaks:
     Whoever answers sees a connection that shows no certificate and ends after the handshake.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -4,8 +4,6 @@ Leaks:
     Nothing beyond the messages: who is written to, when, and how long the replies are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Files and lines that are on the disk whole, or not at all; a file is its owner's alone."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -7,8 +7,6 @@ Leaks:
     The proxy sees the coordinator's host name and port, and how much is sent when.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import socket

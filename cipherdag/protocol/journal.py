@@ -11,8 +11,6 @@ Leaks:
     learns what the coordinator learnt: the sums of all rounds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

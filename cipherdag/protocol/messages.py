@@ -10,8 +10,6 @@ Leaks:
     shares that say nothing on their own.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal

@@ -9,8 +9,6 @@ Leaks:
     Everyone who is invited sees all of it. It holds public parameters only.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A session's reports: its finished rounds, the sites that left, and where ledgers ended."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A round of secure tests as every party derives it from public values, and a site's part in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast

@@ -6,8 +6,6 @@ Leaks:
     aggregate; of secure tests only bits. With two sites it deals, and sees parts that are uniform.
 """
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections import Counter

@@ -4,8 +4,6 @@ Leaks:
     The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar

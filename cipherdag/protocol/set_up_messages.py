@@ -11,8 +11,6 @@ Leaks:
     whether a site's rows are those that an earlier run of the same sites had.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

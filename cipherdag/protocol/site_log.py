@@ -1,7 +1,5 @@
 """A site's own process logs here what must not leave the site."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from pathlib import Path

@@ -10,8 +10,6 @@ graph of keys through ``committed``, ``revealed`` and ``linked``; a round throug
 ``opened``; a round whose sums are never opened through ``secure``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType

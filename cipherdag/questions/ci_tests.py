@@ -4,8 +4,6 @@ The register is closed, and a test stands in it once; a class in `cipherdag.site
 computes it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

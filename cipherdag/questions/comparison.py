@@ -10,8 +10,6 @@ Leaks:
     coordinator can leave its own value out and learns the maximum of the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ Leaks:
     (`sites.compute.descriptions.described`).
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

@@ -3,8 +3,6 @@
 Whatever people read of what leaves a site is rendered here from these, and written nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import partial

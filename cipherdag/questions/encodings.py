@@ -1,7 +1,5 @@
 """Layout of questions and answers: packed arrays, and the segments of an answer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import chain, combinations

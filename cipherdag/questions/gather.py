@@ -1,7 +1,5 @@
 """Runs question generators: many in shared rounds, or one that other questions answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 

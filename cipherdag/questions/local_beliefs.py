@@ -5,8 +5,6 @@ Leaks:
     each experiment. Of other sites it tells about how many have `min_cell_size` of these rows.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """State of a run beside its sums: participating sites, and the variables that they measured."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Regressions over all sites: sums of likelihoods, gradients and Hessians at given coefficients."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cached_property
 

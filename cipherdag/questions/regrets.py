@@ -10,8 +10,6 @@ Leaks:
     rounds its regrets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

@@ -7,8 +7,6 @@ w t**2 less (sum of w t)**2 / sum of w is chi-square, with a degree of freedom p
 Source: Anscombe, Biometrika 35 (1948) 246-254; Cochran, Biometrics 10 (1954) 101-129.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray

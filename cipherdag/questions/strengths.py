@@ -1,7 +1,5 @@
 """Comparison of the strengths of dependence of two pairs of variables, and the scale for it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray

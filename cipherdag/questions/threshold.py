@@ -12,8 +12,6 @@ Leaks:
     Of a part to which too few sites contribute: how many do, and not which ones.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector

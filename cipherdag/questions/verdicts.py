@@ -1,7 +1,5 @@
 """Questions of which no sum is opened: one bit for every threshold test on the sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise

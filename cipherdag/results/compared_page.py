@@ -1,7 +1,5 @@
 """Two runs on one page: which edges both have, which marks differ, and what was set otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cipherdag.findings.edge_table import (

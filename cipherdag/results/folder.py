@@ -1,7 +1,5 @@
 """The folder of a saved run: written at its end, read and checked later."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -1,7 +1,5 @@
 """The report of a run: the finding, what left each site, what it cost, and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Sentences about what left a site, and about sites that left a run."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

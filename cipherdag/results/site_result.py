@@ -1,7 +1,5 @@
 """A site's own result of a run: the program gone through again over the sums that it checked."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import replace

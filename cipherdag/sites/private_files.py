@@ -1,7 +1,5 @@
 """Private folders, and locks that keep a second process out."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """TOML read strictly into frozen types: no key is unknown, no value of another type."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches

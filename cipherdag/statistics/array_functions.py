@@ -3,8 +3,6 @@
 Most operators and functions have the same name in both; here are those that differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A step that loses value is halved. The ascent ends where the next step gains too
 of the value, or after 40 steps.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

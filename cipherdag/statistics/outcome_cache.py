@@ -4,8 +4,6 @@ A site caches outcomes so that none is computed twice. A coordinator caches them
 asked for twice: the difference of two sums over different sites would disclose single sites.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

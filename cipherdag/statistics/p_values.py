@@ -9,8 +9,6 @@ freedom is nearly normal (unlike p-values, scores of strong dependences do not u
 Scandinavian Journal of Statistics 6 (1979) 65-70; Benjamini and Hochberg, JRSS B 57 (1995) 289-300.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -8,8 +8,6 @@ halved where they lose likelihood, converges to the maximum.
 Source: McCullagh, JRSS B 42 (1980) 109-142; Pratt, JASA 76 (1981) 103-106, for the concavity.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet

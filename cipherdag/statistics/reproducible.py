@@ -7,8 +7,6 @@ processor. These functions use single operations of IEEE 754 in a fixed order.
 Source of the series: Abramowitz and Stegun, Handbook of Mathematical Functions, 4.1.27, 6.1.41.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

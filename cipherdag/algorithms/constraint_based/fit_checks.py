@@ -7,8 +7,6 @@ follow it beyond chance, the edge may be due to it. Neighbours of either count, 
 often explains away one of the edges of the common cause.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The outcome that every search for a graph by tests over all sites has, by position."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

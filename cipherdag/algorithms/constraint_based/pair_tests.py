@@ -1,7 +1,5 @@
 """The test with the largest p-value of every pair, and the tests that were skipped."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

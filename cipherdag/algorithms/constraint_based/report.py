@@ -1,7 +1,5 @@
 """What constraint-based searches report: evidence of edges, pairs without a test, doubts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Source: Ramsey, "Improving accuracy and scalability of the PC algorithm by maxim
 arXiv 1610.00378.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

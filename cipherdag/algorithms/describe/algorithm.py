@@ -3,8 +3,6 @@
 Each column is told of by itself: no sum is of two of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

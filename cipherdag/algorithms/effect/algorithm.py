@@ -4,8 +4,6 @@ Models of treatment and outcome are fitted by Newton steps on sums over the site
 and its standard error follow from two more sums: those of the same estimator on all rows together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace

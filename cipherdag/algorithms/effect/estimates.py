@@ -11,8 +11,6 @@ Econometrics 29 (1985) 305-325 (residuals over one less their leverage: HC3); Ag
 Data Analysis, 3.1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Leaks:
     So no difference of the two shows fewer sites.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import replace

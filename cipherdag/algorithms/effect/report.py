@@ -1,7 +1,5 @@
 """Effect's account of a run: what makes the estimates doubtful, and what they take for granted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

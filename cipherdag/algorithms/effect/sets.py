@@ -4,8 +4,6 @@ One set is names with commas between them, or a list of names in JSON; several s
 group of DAGs that a graph leaves possible, are a list of objects in JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What would work where small counts at the sites stop an effect: smaller sets, or more rows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Sequence
 

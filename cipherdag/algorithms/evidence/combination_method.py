@@ -1,7 +1,5 @@
 """A combination method defines how p-values over all sites are opened, and what that discloses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 

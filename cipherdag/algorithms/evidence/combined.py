@@ -12,8 +12,6 @@ A test that says independent may be asked again at a second level (`options.SECO
 separates a p-value just above alpha from one near 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator
 from functools import partial

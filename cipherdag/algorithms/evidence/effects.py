@@ -9,8 +9,6 @@ Haenszel, JNCI 22 (1959) 719-748; Robins, Breslow and Greenland, Biometrics 42 (
 variance).
 """
 
-from __future__ import annotations
-
 import math
 
 from cipherdag.arrays import FloatVector

@@ -1,7 +1,5 @@
 """The methods by which tests over all sites are done, or for which reasons they are not."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Evidence settings are the options of a run's tests, whatever method combines the sites."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import msgspec

@@ -4,8 +4,6 @@ They fit with Newton's method: the sites sum likelihoods, gradients and Hessians
 maximum is that of all rows together. The models are defined in `statistics.regression_models`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The registry maps names to combination methods, which the modules of this folder declare."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod

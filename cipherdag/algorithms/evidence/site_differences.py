@@ -5,8 +5,6 @@ of the first tests every variable's shares are compared, and those that differ a
 given their neighbours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A test sums scores of the sites' strata and regressions (`RaoSums`). Either one 
 opened, whether x and y are dependent (`RaoBits`), or its sums are, and with them its p-value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from functools import partial
 

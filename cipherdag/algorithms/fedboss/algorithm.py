@@ -11,8 +11,6 @@ Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable
 discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JM
 the turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -7,8 +7,6 @@ such a graph stands for its class.
 Source: Chickering, JMLR 3 (2002), theorem 17.
 """
 
-from __future__ import annotations
-
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, Waiting
 from cipherdag.graphs.dags import Dag
 from cipherdag.graphs.equivalence import (

@@ -10,8 +10,6 @@ and Kuipers, Suter and Moffa, "Efficient sampling and structure learning of Baye
 JCGS 31, 2022, for tables over candidate parents; Breiman, "Bagging predictors", 1996.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

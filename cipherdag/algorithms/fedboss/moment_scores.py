@@ -1,7 +1,5 @@
 """Gaussian BIC of families from moments of all rows; no round once they are open."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass

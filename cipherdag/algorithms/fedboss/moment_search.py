@@ -9,8 +9,6 @@ structure learning", ICLR 2026, for warm starts, the first order and the iterate
 al., NeurIPS 2023, for the moves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

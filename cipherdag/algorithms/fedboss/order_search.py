@@ -6,8 +6,6 @@ earlier orders needed are known already, so a restart asks for few.
 Source: Andrews et al., NeurIPS 2023, algorithms 1 and 2; see `grow_shrink`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 

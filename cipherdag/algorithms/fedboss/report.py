@@ -1,7 +1,5 @@
 """FedBOSS's account of a run: the score along the search, what edges are worth, what was opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

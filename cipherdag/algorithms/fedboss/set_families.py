@@ -6,8 +6,6 @@ depend, pairwise, on the variable or on its parent; a third or later one on the 
 parent, and it has to gain with one of these left out.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Sequence

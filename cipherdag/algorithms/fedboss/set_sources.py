@@ -8,8 +8,6 @@ the penalty is that of all rows. Differences between sites are no evidence: no s
 another.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

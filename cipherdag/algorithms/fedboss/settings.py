@@ -1,7 +1,5 @@
 """The settings of FedBOSS's scores, and the choice of a run's source of scores."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 

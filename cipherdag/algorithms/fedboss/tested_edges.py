@@ -6,8 +6,6 @@ join those of the best graph, and they judge its triples first. An edge of score
 are marginally independent, or if tests separate them and its table is too large for the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import numpy as np

@@ -6,8 +6,6 @@ are to each edge (proximity). The softmax average is the ratio of two sums over 
 a site knows what it intervened on. The sites' half is `sites.compute.beliefs`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal

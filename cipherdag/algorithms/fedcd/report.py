@@ -4,8 +4,6 @@ The paper's binary step may leave cycles, of which it says nothing; the publishe
 variables of a cycle into their likeliest order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

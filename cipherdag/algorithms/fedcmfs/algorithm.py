@@ -6,8 +6,6 @@ All of it runs on weighted p-values and strengths of (x, y, S) triplets, which a
 sites; the sites' half is `sites.answers.ci_test_answers`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

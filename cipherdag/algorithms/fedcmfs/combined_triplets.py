@@ -1,7 +1,5 @@
 """FedCMFS's triplets by one test over all sites, in place of the mean of the sites' p-values."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

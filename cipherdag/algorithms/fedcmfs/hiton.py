@@ -10,8 +10,6 @@ in the same rounds. Comparisons contradict one another only where sites cannot t
 the order is a public function of them in any case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations

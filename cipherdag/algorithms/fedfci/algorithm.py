@@ -4,8 +4,6 @@ FCI runs on the evidence of all sites (`cipherdag.algorithms.evidence`), as FedP
 skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, and Zhang's rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -7,8 +7,6 @@ Source: Tillman and Spirtes, "Learning equivalence classes of acyclic models wit
 selection variables from multiple datasets with overlapping variables", AISTATS 2011, algorithm 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The evidence behind a PAG: its marks in words, its edges' tests, and the separating sets."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half
 `stable_layer` and `best_separators` of `cipherdag.sites.compute.ci_tests.searches`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The evidence behind a FedPC graph: tests or votes of its edges, separating sets, colliders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain

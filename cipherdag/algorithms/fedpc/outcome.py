@@ -1,7 +1,5 @@
 """What a FedPC run concludes, and its directions (phases 4 and 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self

@@ -4,8 +4,6 @@ FedSkele (section 3.2.1) decides layer by layer which edges stay, FedOrien (sect
 separating sets from what the sites say of every candidate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Every pair of variables without an edge gets one set that separates it in the gr
 stratified by site, of its independence given that set.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar

@@ -5,8 +5,6 @@ worse than its own (Eq. 1 and 2, Algorithm 1). In the paper the sites send their
 coordinator learns the largest one only. The sites' half is `sites.answers.regret_answers`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -10,8 +10,6 @@ equivalence classes and also deletes and reverses edges, so that it can undo an 
 proves wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

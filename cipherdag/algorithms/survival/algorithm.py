@@ -1,7 +1,5 @@
 """Survival: curves and log-rank tests from counts in public bins of time, and Cox models."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace

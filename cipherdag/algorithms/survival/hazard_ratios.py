@@ -4,8 +4,6 @@ With a hazard of each site's own nothing is opened but a value, a gradient and a
 with one hazard of all sites, sums over the rows at risk in every bin of time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

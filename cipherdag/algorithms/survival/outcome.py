@@ -5,8 +5,6 @@ exact. Where some site does, totals of all sites are opened in whole units alone
 has to be left out of a curve, and the test tells no count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Decimal

@@ -1,7 +1,5 @@
 """Survival's account of a run: its curves, and what to know of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What commands print with ``--json``, as types; docs/json_schema.py has the schema of all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

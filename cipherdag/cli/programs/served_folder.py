@@ -8,8 +8,6 @@ Leaks:
     Names of files below the folder; no path above it.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from dataclasses import dataclass

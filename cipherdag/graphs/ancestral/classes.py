@@ -10,8 +10,6 @@ discovery in the presence of latent confounders and selection bias", Artificial 
 (2008), theorems 2 and 3 (a MAG of a PAG's class).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 

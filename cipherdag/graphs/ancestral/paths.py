@@ -5,8 +5,6 @@ latent confounders and selection bias", Artificial Intelligence 172 (2008); Spir
 Scheines, "Causation, Prediction, and Search", MIT Press 2000, section 6.7 (Possible-D-SEP).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 

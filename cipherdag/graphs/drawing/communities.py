@@ -3,8 +3,6 @@
 Source: Clauset, Newman and Moore, Phys. Rev. E 70, 066111 (2004): greedy modularity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

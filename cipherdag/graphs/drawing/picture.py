@@ -1,7 +1,5 @@
 """A graph as shapes that a page or a notebook draws as SVG; lengths are in points, y downwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 

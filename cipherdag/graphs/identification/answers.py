@@ -1,7 +1,5 @@
 """What a graph says about an effect: identified, one of several possible, or not identified."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -24,8 +24,6 @@ Cambridge 2009, definition 7.4.1, and Brito and Pearl, "Generalized instrumental
 instruments for causal inference", IJCAI 2015 (separators near the outcome).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

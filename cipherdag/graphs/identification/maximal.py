@@ -13,8 +13,6 @@ effects from observational data", Annals of Statistics 37 (2009), lemma 3.1 and 
 oriented partially directed acyclic graphs", UAI 2020 (buckets).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -8,8 +8,6 @@ Leaks:
     Nothing from fewer shares than the threshold: every secret fits them equally well.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 

@@ -18,8 +18,6 @@ Leaks:
     To each holder E, D and Y, which are uniform whatever the sums are, and the bits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import BoolVector, WordVector

@@ -18,8 +18,6 @@ Leaks:
     nothing without a holder's seed, and the bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Final
 

@@ -8,8 +8,6 @@ Leaks:
     See `Seat`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

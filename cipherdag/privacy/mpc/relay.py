@@ -12,8 +12,6 @@ Leaks:
     To the coordinator: lengths, hashes and keys that say nothing without a holder's seed; the bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

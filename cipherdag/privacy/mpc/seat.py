@@ -9,8 +9,6 @@ Leaks:
     See each verb; together, to each party that keeps to the protocol, the bits.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

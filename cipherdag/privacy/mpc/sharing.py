@@ -28,8 +28,6 @@ Leaks:
     see a masked sum or a label.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 

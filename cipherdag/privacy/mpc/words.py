@@ -18,8 +18,6 @@ Leaks:
     test and about 2^63 / m trials its D can be found, and with it s.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Final

@@ -8,8 +8,6 @@ Leaks:
     Who carries the messages sees the operation's name and the length of the message.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import ssl

@@ -3,8 +3,6 @@
 `LocalEngine` is the one for sites in this process: every message still passes through bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol

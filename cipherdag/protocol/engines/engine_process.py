@@ -4,8 +4,6 @@ Leaks:
     What the site's handler replies; of an exception, that the call failed.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

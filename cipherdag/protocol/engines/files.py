@@ -11,8 +11,6 @@ Leaks:
     Of an exception at a site, that the call failed.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

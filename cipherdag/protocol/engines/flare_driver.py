@@ -4,8 +4,6 @@ Leaks:
     Whoever sees the network learns addresses, times and lengths.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -10,8 +10,6 @@ Leaks:
     Whoever sees the network learns addresses, times and lengths; a peer also the other's name.
 """
 
-from __future__ import annotations
-
 import errno
 import socket
 import ssl

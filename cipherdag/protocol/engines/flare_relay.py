@@ -7,8 +7,6 @@ Leaks:
     The server sees operation names, opaque message bytes and who answered.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

@@ -9,8 +9,6 @@ Leaks:
     process alone, in fixed sentences.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

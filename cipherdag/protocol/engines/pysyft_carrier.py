@@ -14,8 +14,6 @@ Leaks:
     They keep every file.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

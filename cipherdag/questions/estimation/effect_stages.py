@@ -1,7 +1,5 @@
 """The stages of an effect's estimation: which sums of estimating functions each asks for."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import msgspec

@@ -8,8 +8,6 @@ rows, so they add up over sites.
 Source: Stefanski and Boos, The American Statistician 56 (2002) 29-38.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, Self
 

@@ -10,8 +10,6 @@ Leaks:
     a site that invents rows, and runs again, does ever more exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Questions about times until an event: counts in public bins, and steps of Cox models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar

@@ -7,8 +7,6 @@ change it. Any other bit is named by its whole question and its position there: 
 differs in anything finds all of its bits again.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from itertools import combinations
 from typing import Final

@@ -1,7 +1,5 @@
 """Question of scores without tables: one log likelihood for every set of variables."""
 
-from __future__ import annotations
-
 from cipherdag.arrays import IndexArray
 from cipherdag.questions.disclosure import Quantity, rounded
 from cipherdag.questions.encodings import Encoding, check_ascending, check_blocks, position_sets

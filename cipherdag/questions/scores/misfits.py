@@ -1,7 +1,5 @@
 """The check of a regression's fit: whether residuals still follow one of the numbers given."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

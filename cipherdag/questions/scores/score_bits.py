@@ -4,8 +4,6 @@ A site's words are its scores, its parts of the thresholds at every level, its n
 whether it has one. All are whole steps of a public grid; parts are rounded up.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cached_property

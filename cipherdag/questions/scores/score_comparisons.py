@@ -1,7 +1,5 @@
 """Compares scores of graphs over all sites; no score is opened."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray

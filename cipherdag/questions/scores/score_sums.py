@@ -11,8 +11,6 @@ Source: `cipherdag.questions.scores.score_test`; Rao, Mathematical Proceedings o
 Philosophical Society 44 (1948) 50-57; White, Econometrica 48 (1980) 817-838.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial

@@ -25,8 +25,6 @@ Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Satterthwaite, Biometrics B
 110-114; Stouffer et al., The American Soldier (1949).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

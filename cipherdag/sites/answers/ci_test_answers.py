@@ -1,7 +1,5 @@
 """A site's answers from independence tests: votes, separating sets, evidence of tests."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray

@@ -10,8 +10,6 @@ Leaks:
     replicates would be equations in single rows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray

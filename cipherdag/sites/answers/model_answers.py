@@ -1,7 +1,5 @@
 """A site's answers from models of its rows: regressions, likelihoods, scores, effects, survival."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray

@@ -1,7 +1,5 @@
 """Registry of answering functions by kind of question; each module of this room enters its own."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable
 from functools import cache

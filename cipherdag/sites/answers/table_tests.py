@@ -1,7 +1,5 @@
 """A site's conditional-independence tests: those that questions name, over its own table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

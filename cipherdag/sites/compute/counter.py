@@ -4,8 +4,6 @@ All counts are integers and do not depend on the method: bitmaps where a table h
 one-hot matrix products, packed mixed-radix codes, or sorting where it has far more cells than rows.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

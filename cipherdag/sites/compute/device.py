@@ -5,8 +5,6 @@ a second and 200 MB to load. On another device all arrays are tensors there, fro
 sums, and batches are as large as its free memory allows.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Iterator

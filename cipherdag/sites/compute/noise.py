@@ -8,8 +8,6 @@ Leaks:
     Without a key, as in a simulation, whoever guesses all rows can compute it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

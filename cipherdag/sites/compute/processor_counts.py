@@ -7,8 +7,6 @@ the smallest integer type that holds it, digit by digit: most operations are on 
 is as long as the rows.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns of tables as codes and numbers, and which of them follow from one or two others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A table's values by column, counted as a draft needs them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

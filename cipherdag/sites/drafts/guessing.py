@@ -5,8 +5,6 @@ declared, and it is said. A site's file is never read so: there a person declare
 proposes.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter

@@ -3,8 +3,6 @@
 Nothing here decides alone: every match has its reasons, and a person reads them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter, defaultdict

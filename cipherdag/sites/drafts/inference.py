@@ -1,7 +1,5 @@
 """A first schema from data, for the user to look through; nothing else ever guesses a type."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Drafts hold no rows. What sites merely spell differently is mended and said; wha
 is said, and its column takes no part until they have.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

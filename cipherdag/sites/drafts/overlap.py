@@ -5,8 +5,6 @@ same variables, each of as many sites as a sum has to cover; what one site of a 
 it uses (docs/adr/0027).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

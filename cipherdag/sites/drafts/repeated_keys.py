@@ -7,8 +7,6 @@ Leaks:
     Nothing: what is said holds names of columns, no value and no number of rows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

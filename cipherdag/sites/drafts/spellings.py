@@ -1,7 +1,5 @@
 """Which categories of several drafts are one, spelt differently."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ run in one process, and a person looks. Each rule would rather stay silent than 
 """
 
 # ruff: noqa: PLR2004 - the rules' own numbers stand beside what they rule
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ Leaks:
     Nothing: what is said of rows holds no value and no number of rows; a detail may hold a value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One draft of several files whose headers differ: a table of columns, matches and decisions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ Leaks:
     Names and kinds of columns, which categories enough rows hold, and that others exist.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

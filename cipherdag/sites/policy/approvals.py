@@ -5,8 +5,6 @@ decision is signed over the plan's digest, with the name and role of who decided
 however alike, waits again. What nobody decided on, or was approved and not begun, expires.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A site's rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C"."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping

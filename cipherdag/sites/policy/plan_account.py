@@ -1,7 +1,5 @@
 """A plan in sentences, for the person who decides on it: all of it, or ten lines to read first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

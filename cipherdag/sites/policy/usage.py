@@ -7,8 +7,6 @@ whether or not the run was of use.
 A refusal says which limit was reached and not by how much.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ line before; its signature is the site's. Changing, removing or inserting a line
 cutting the end off is found by comparing the head with the one the site reported on closing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterable

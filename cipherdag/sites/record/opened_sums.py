@@ -9,8 +9,6 @@ not for a site to judge. Counts in units have the same unit for good: floors by 
 several times as many small counts exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -7,8 +7,6 @@ From these the whole run can be gone through again at this site, without the coo
 is read from nothing else. ``session.jsonl`` has the session that the site is in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256

@@ -14,8 +14,6 @@ Leaks:
     signature; of the record itself, and of how many there are, it sees nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -28,8 +28,6 @@ Leaks:
     A refusal names in the set-up the first reason that applies; in a round it is always the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable, Mapping

@@ -11,8 +11,6 @@ Leaks:
     The sites learn the first site's schema, which is the study's.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A site of its own reads and checks everything itself. Sites of one process may s
 them has read (`federation.shared_reading`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final

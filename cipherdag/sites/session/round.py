@@ -3,8 +3,6 @@
 The record recalls bits of earlier runs, counts new ones against the budget, and keeps them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import lt

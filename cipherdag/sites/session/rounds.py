@@ -17,8 +17,6 @@ any more. The ask names the same step again, and fewer sites; the answer is not 
 message that repeats the last one of its kind byte for byte gets the same bytes again.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from typing import cast

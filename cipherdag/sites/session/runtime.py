@@ -13,8 +13,6 @@ Leaks:
     question.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 

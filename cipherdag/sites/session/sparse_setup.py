@@ -14,8 +14,6 @@ Leaks:
     variables. The sites learn the first site's schema, which is the study's.
 """
 
-from __future__ import annotations
-
 from cipherdag.errors import KeyAgreementError
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES, PairKey

@@ -4,8 +4,6 @@ Leaks:
     The coordinator sees a connection that ends after the handshake, with the site's certificate.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Iterator

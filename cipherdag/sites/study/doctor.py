@@ -5,8 +5,6 @@ Leaks:
     for the site's own screen, and never a value of the data or a number of rows with one.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -12,8 +12,6 @@ Leaks:
     A request shows a name, an organisation, public keys and the versions of installed packages.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, Final, Literal
 

@@ -1,7 +1,5 @@
 """Requests, approvals and studies as files: JSON, read strictly and no further than a limit."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar

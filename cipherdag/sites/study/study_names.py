@@ -3,8 +3,6 @@
 They stand in files and certificates, so few characters are allowed.
 """
 
-from __future__ import annotations
-
 import re
 
 from cipherdag.errors import ParameterError

@@ -1,7 +1,5 @@
 """One column of a schema."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

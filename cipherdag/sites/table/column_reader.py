@@ -1,7 +1,5 @@
 """From the cells of one column to codes, values or marks; the first bad cell is remembered."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

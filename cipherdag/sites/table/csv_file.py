@@ -1,7 +1,5 @@
 """CSV files, plain or gzipped: every cell stays the text that stands in the file."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

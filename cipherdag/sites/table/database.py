@@ -13,8 +13,6 @@ Leaks:
     log record or ``repr`` holds it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ Leaks:
     Nothing: DuckDB may open no other file and load nothing over the network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec

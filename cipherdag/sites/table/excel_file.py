@@ -1,7 +1,5 @@
 """Excel workbooks (.xlsx), which need the extra ``excel``."""
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ normalisation form C (UAX #15), without surrounding white space, and sorted by c
 counts. Characters that cannot be seen are refused, so that no two names look alike and differ.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

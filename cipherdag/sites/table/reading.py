@@ -6,8 +6,6 @@ Nothing is guessed: a header that repeats a name, hides a character or leaves a 
 refused instead of being mended.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

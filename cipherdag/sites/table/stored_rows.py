@@ -5,8 +5,6 @@ open it and nothing is left of it once the process ends, however it ends. Rows a
 after the other; the system keeps of them in memory what there is room for.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

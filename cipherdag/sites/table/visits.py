@@ -4,8 +4,6 @@ A key becomes a number as soon as it is read, and its text is forgotten: nothing
 line of a log, is made of it.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 

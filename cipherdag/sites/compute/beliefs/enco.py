@@ -13,8 +13,6 @@ the regularisers are ours, since a round is much shorter than their training. Th
 Eq. 2 of Abyaneh et al., "FED-CD" (2023).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -7,8 +7,6 @@ Source: Lippe et al., "Efficient neural causal discovery without acyclicity cons
 (ENCO), appendix on architectures.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ outcome is the same to the last bit whichever tests share its batch, and however
 is. Nor does the order of x and y, or of the conditioning set, change it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal, Self, cast, get_args

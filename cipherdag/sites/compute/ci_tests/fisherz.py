@@ -5,8 +5,6 @@ matrix, by elementwise operations over the whole batch. An outcome therefore doe
 the other tests of its batch or on how much memory there is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self

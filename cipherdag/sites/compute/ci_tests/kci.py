@@ -10,8 +10,6 @@ Sources: Zhang, Peters, Janzing and Schoelkopf, UAI 2011 (statistic: Eq. 9 and s
 approximation: section 3.4); Gretton et al., NIPS 20 (2008) (HSIC, which it is for empty Z).
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Self
 

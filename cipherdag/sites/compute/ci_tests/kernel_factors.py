@@ -15,8 +15,6 @@ Sources: Zhang, Peters, Janzing and Schoelkopf, UAI 2011, and the authors' progr
 Scheinberg, JMLR 2 (2001) (kernel matrices by pivoted Cholesky decomposition).
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

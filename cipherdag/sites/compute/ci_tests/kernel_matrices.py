@@ -7,8 +7,6 @@ of `kernel_factors` need a fraction of the operations, and p-values agree within
 Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

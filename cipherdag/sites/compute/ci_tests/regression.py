@@ -1,7 +1,5 @@
 """Likelihood ratios of nested regressions test the columns of one site, whatever their types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

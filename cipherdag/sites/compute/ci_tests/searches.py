@@ -4,8 +4,6 @@ Source: FedPC, section 3.2.1, phase 1, and section 3.2.2; Colombo and Maathuis
 (2014) for the order-independent form.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

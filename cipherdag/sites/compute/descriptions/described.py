@@ -8,8 +8,6 @@ evenly from the smallest to the largest. Numbers that fewer than ``min_cell_size
 dominate, by squared distances from the median, are winsorised before they are added.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

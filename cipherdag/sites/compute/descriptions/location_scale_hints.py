@@ -1,7 +1,5 @@
 """Coarse hints of location and scale of a site's numbers, and their exact moments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any

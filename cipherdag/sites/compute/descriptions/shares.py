@@ -1,7 +1,5 @@
 """A site's shares of rows for the comparison of sites: variance-stabilised angles with noise."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -7,8 +7,6 @@ Leaks:
     Nothing: it is for the site's screen and never leaves it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What each row adds to the mean of an arm, in the estimating functions of an effect."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cipherdag.statistics.array_functions import Array

@@ -8,8 +8,6 @@ Sources: Sharma and Kiciman, "DoWhy: an end-to-end library for causal inference"
 chapter 11 (a group left out at a time).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ Rotnitzky and Zhao, JASA 89 (1994) 846-866 (augmented inverse propensity weighti
 Davidian, Statistics in Medicine 23 (2004) 2937-2960 (Hajek's ratio of weighted means).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from functools import cache, cached_property

@@ -7,8 +7,6 @@ their products are summed, times products of the continuous predictors. The disc
 enter afterwards, by matrix products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
 

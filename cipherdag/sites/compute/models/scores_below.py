@@ -6,8 +6,6 @@ coefficients explain is normal where the model is right, with slopes of each sit
 Source: Cox and Hinkley, Theoretical Statistics, 9.3 (score tests with nuisance parameters).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

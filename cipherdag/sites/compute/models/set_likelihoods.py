@@ -4,8 +4,6 @@ Sources: Miller, "Note on the bias of information estimates" (1955), for tables;
 E ln(1 - R**2) is about -k / n for k predictors that explain nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

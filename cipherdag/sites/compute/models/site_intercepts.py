@@ -9,8 +9,6 @@ Source: Murphy and van der Vaart, JASA 95 (2000) 449-465, on profile likelihoods
 this is the within estimator (Wooldridge, Econometric Analysis, section 10.5).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ responses. Sites may then differ in how often they give a category, or never tel
 Source: McCullagh, JRSS B 42 (1980) 109-142; Murphy and van der Vaart, JASA 95 (2000) 449-465.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Source: White, Econometrica 48 (1980) 817-838, for the variances; Ramsey, JRSS B
 for tests of a regression's form by further regressors.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

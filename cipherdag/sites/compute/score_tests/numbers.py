@@ -6,8 +6,6 @@ rows are done together (`shared_rows`); where that is slower, tests are done one
 Source: White, Econometrica 48 (1980) 817-838.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

@@ -3,8 +3,6 @@
 See `cipherdag.sites.compute.patients` for what is added to variances.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

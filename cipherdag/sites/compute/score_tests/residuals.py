@@ -7,8 +7,6 @@ model says how the spread of x or y depends on S (White, 1980).
 Source: White, Econometrica 48 (1980) 817-838; Huber, Robust Statistics, chapter 7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

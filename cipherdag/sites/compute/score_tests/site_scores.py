@@ -7,8 +7,6 @@ coefficients. Curves of the numbers in S, and products with all of S, are regres
 site has enough rows (`basis`).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Source: Chickering, JMLR 3 (2002), with the turning phase of Hauser and Buehlman
 (2012).
 """
 
-from __future__ import annotations
-
 from cipherdag.graphs.dags import Dag, empty_dag
 from cipherdag.graphs.equivalence import (
     PHASES,

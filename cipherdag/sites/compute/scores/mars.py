@@ -8,8 +8,6 @@ For one parent term and one variable all knots are evaluated together: inner pro
 are differences of sums over the rows beyond the knot, cumulated from knot to knot.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ Leaks:
     small counts perturbs likelihoods and rounds the penalty before any score is disclosed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol

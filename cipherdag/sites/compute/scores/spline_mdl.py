@@ -5,8 +5,6 @@ points and coefficients are written down with a universal code for numbers, the 
 Gaussian one. It is not the same for Markov-equivalent graphs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
