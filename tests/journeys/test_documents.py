@@ -15,7 +15,7 @@ from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema
 
 RUN = {"python", "sh"}
-SHOWN = {"", "text", "toml", "json", "html", "nginx", "sql"}
+SHOWN = {"", "text", "toml", "json", "html", "nginx", "sql", "r"}  # .ci/r runs blocks of R
 
 
 def with_code(path):

@@ -33,6 +33,7 @@ def test_the_citation_has_what_its_format_requires():
     assert CITATION["type"] == "software"
     assert CITATION["authors"]
     assert (CITATION["version"], CITATION["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert f"\nVersion: {PROJECT['version']}\n" in (ROOT / "r" / "DESCRIPTION").read_text("utf-8")
     assert set(CITATION) <= {
         "cff-version", "message", "type", "title", "abstract", "authors", "version", "license",
         "keywords", "references",
