@@ -3,6 +3,7 @@
 import gc
 from copy import copy
 from functools import cache
+from typing import get_type_hints
 
 import fuzzing
 import msgspec
@@ -19,7 +20,7 @@ from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 KINDS = [*question_kinds().values()]
 NAMES = [kind.__name__ for kind in KINDS]
-PLAIN = [kind.__name__ for kind in KINDS if kind.__annotations__.get("question") != "Question"]
+PLAIN = [kind.__name__ for kind in KINDS if get_type_hints(kind).get("question") is not Question]
 """Those that are about no question of any kind, which no message could carry alone either."""
 
 
