@@ -51,9 +51,8 @@ _NAMES_SOMEBODY = re.compile(
     r"(^|[.(])(identifier|telecom|photo|contact|family|given|line|city|district|postalCode|text"
     r"|narrative|div|note)(?=[.([]|$)|(^|\.)(name|address)(?=\.|\[|\(|$)(?!.*\.(use|state|country)$)"
 )
-_PERSONS = ("Patient", "Practitioner", "RelatedPerson", "Person")
 _PATIENT = re.compile(
-    r"getReferenceKey\('?Patient'?\)$|(^|\.)(patient|subject)\.(reference|getReferenceKey\(\))$"
+    r"getReferenceKey\('?Patient'?\)$|(^|\.)(patient|subject)(\.(reference|getReferenceKey\(\)))?$"
 )
 _OF_TYPE = re.compile(r"ofType\((\w+)\)(\.first\(\))?$")
 _ARGUMENTS = re.compile(r"\((?![\w']*\))[^()]*\)")
@@ -225,6 +224,7 @@ class _View:
             )
         given = column.get("description")
         title = as_remark(given) if isinstance(given, str) else ""
+        path = path.removeprefix(f"{self.resource}.")
         whole = ".".join(filter(None, (before, "" if path == "$this" else path)))
         return _ViewColumn(where, name, whole, kind, title)
 
@@ -269,11 +269,9 @@ def _column(each: _ViewColumn, resource: str, *, one_row: bool) -> Column | None
     if meaning in ("number", "whole"):
         said = f"{each.said} {_CODES}" if meaning == "whole" else each.said
         return Column(each.name, "continuous", comment=said)
-    if meaning in ("text", None):
-        if not _NAMES_SOMEBODY.search(each.outline):
-            return None
-        meaning = "prose" if resource not in _PERSONS and each.outline.endswith("text") else None
-    said = _SAID[meaning or "person"]
+    if meaning in ("text", None) and not _NAMES_SOMEBODY.search(each.outline):
+        return None
+    said = _SAID.get(meaning or "", _SAID["person"])
     return Column(each.name, "ignore", comment=f"{each.said} {said}")
 
 

@@ -62,6 +62,7 @@ _WORDS = {"yesno": ("No", "Yes"), "truefalse": ("False", "True")}
 _CALCULATED = 'Computed. If it holds codes, set kind = "discrete", and every code in `categories`.'
 _NUMBER = re.compile(r"(int|integer|float|number(_[1-9]dp)?)(_comma_decimal)?")
 _WHOLE = ("int", "integer")
+_MARK = re.compile(r"-[0-9]+|([789])\1+")  # codes that are mostly given to what is no answer
 _COMMA = " LOOK: written with a decimal comma: declare decimal for the file."
 _DATE = re.compile(r"(date|datetime|datetime_seconds)(_(ymd|mdy|dmy))?")
 _CONTACT = re.compile(r"(email|phone|zip|postal|ssn|v?mrn|national|social).*")
@@ -324,6 +325,8 @@ def _discrete(each: _Field, choices: Sequence[tuple[str, str]]) -> Column:
     said = ""
     if marked:
         said = f"LOOK: {first_of([label for _, label in marked])} is taken as missing."
+    if odd := [label or code for code, label in left if _MARK.fullmatch(code)]:
+        said += f" LOOK: {first_of(odd)}: write it and its code under `missing` if it is no answer."
     if len(left) > _FEWEST:
         said += " If the order of `categories` means something, set ordered = true."
     codes, texts = zip(*left, strict=True)
@@ -341,15 +344,12 @@ def _discrete(each: _Field, choices: Sequence[tuple[str, str]]) -> Column:
 
 def _are_names(choices: Sequence[tuple[str, str]], missing: Sequence[str]) -> bool:
     """Whether labels can stand for the choices: short, all different, and no other's code."""
-    codes = dict(choices)
-    labels = [label for _, label in choices]
-    texts = {*labels, *codes}
+    codes, labels = dict(choices), [label for _, label in choices]
     return (
         all(label and len(label) <= MOST_LETTERS for label in labels)
         and len({*labels}) == len(labels)
         and all(label not in codes or codes[label] == label for label in labels)
-        and texts.isdisjoint(missing)
-        and len({*missing}) == len(missing)
+        and {*labels, *codes}.isdisjoint(missing)
     )
 
 

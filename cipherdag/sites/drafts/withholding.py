@@ -160,7 +160,7 @@ def content(columns: Iterable[Column], fewest: int, declared: Container[str] = (
         else f"{said}, and no value."
     ]
     if stated:
-        lines.append(f"Categories of {first_of(stated)} are those of --declared, not of rows.")
+        lines.append(f"Categories of {first_of(stated)} come from the document, and not from rows.")
     if hidden:
         lines.append(f"Fewer rows hold other categories of {first_of(hidden)}: not written.")
     return lines

@@ -107,11 +107,19 @@ def test_a_view_of_persons_has_one_row_each(tmp_path):
 @pytest.mark.parametrize(
     "path",
     ["subject.getReferenceKey(Patient)", "patient.getReferenceKey('Patient')", "subject.reference",
-     "subject.getReferenceKey()"],
+     "subject.getReferenceKey()", "Observation.subject.reference"],
 )  # fmt: skip
 def test_a_reference_to_a_person_is_the_key_of_rows(path, tmp_path):
     view = saved(
         tmp_path, of(column("who", path, "string"), column("x", "y", "decimal")),
+        resource="Observation",
+    )  # fmt: skip
+    assert read_declarations([view]).schema().patient.name == "who"
+
+
+def test_a_reference_by_its_type_is_the_key_of_rows(tmp_path):
+    view = saved(
+        tmp_path, of(column("who", "subject", "Reference"), column("x", "y", "decimal")),
         resource="Observation",
     )  # fmt: skip
     assert read_declarations([view]).schema().patient.name == "who"

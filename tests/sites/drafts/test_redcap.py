@@ -190,6 +190,13 @@ def test_labels_that_could_be_codes_leave_the_codes(tmp_path):
         assert columns[name].comment.startswith("Codes: 1 '")
 
 
+def test_a_choice_that_may_be_no_answer_is_a_question(tmp_path):
+    choices = "1, good | 2, bad | -99, Fehlende Antwort | 88, refused"
+    column = columns_of(dictionary(tmp_path, field("state", "radio", choices=choices)))["state"]
+    assert column.categories == ("good", "bad", "Fehlende Antwort", "refused")
+    assert "LOOK: Fehlende Antwort, refused: write it and its code" in column.comment
+
+
 def test_rows_of_a_repeating_instrument_are_a_patient_s(tmp_path):
     path = dictionary(tmp_path, field("age", validation="integer"))
     header = ["record_id", "redcap_repeat_instrument", "redcap_repeat_instance", "age"]
@@ -339,7 +346,7 @@ def test_a_dictionary_taken_for_data_says_what_to_run(call, tmp_path):
     code, printed, said = call("schema", "infer", "--declared", path)
     assert code == 0, said
     assert Schema.loads(printed).names == read_declarations([path]).schema().names
-    assert "those of --declared, not of rows" in said
+    assert "come from the document, and not from rows" in said
 
 
 def test_neither_file_nor_document_is_a_wrong_command(call):
