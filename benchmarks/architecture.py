@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15340,
     "audit": 1427,
-    "cli": 4608,
+    "cli": 4629,
     "deployment": 1841,
     "federation": 1818,
     "findings": 4305,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5682,
     "questions": 5905,
     "results": 1465,
-    "sites": 25568,
+    "sites": 26522,
     "statistics": 1792,
     "the root": 977,
 }

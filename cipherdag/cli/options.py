@@ -275,12 +275,12 @@ _PATTERN = frozenset("*?[")
 _TEXT_ENDINGS = (".csv", ".csv.gz", ".tsv")
 
 
-def source_files() -> click.Argument:
+def source_files(*, required: bool = True) -> click.Argument:
     """The argument that takes files, folders and patterns, and hands on the files."""
     return click.Argument(
         ["files"],
         nargs=-1,
-        required=True,
+        required=required,
         type=click.Path(path_type=Path),
         callback=lambda _context, _argument, given: [
             file for each in given for file in _files_of(each)

@@ -28,25 +28,46 @@ def schema() -> None:
 
 
 @schema.command(
-    "infer", params=[source_files()], short_help="Draft a commented schema.toml from files."
+    "infer",
+    params=[source_files(required=False)],
+    short_help="Draft a commented schema.toml from files.",
 )
 @OUT
 @OVERWRITE
 @click.option("--min-cell-size", type=click.IntRange(min=0), default=5, show_default=True)
+@click.option(
+    "--declared",
+    "documents",
+    type=FILE,
+    multiple=True,
+    help="REDCap's data dictionary, or a SQL-on-FHIR view (.json): what it says of columns holds.",
+)
 @as_json_option
-def schema_infer(files: list[Path], out: Path | None, min_cell_size: int, *, as_json: bool) -> None:
+def schema_infer(
+    files: list[Path],
+    out: Path | None,
+    min_cell_size: int,
+    documents: tuple[Path, ...],
+    *,
+    as_json: bool,
+) -> None:
     """Write a commented schema.toml for you to read and edit: one for all FILES together.
 
     FILES are one source per site, or a folder of them. Behind LOOK: stands what a person should
     look at, such as a column that some files lack; columns that files call differently are matched,
     and what people must decide is marked DECIDE. The draft may leave: it holds no date,
     identifier or free text, and no category of less than --min-cell-size rows; 0 withholds nothing.
+    With --declared no FILES are needed.
     """
-    from cipherdag.sites.drafts.together import draft_files
+    from cipherdag.sites.drafts.together import draft_files, read_declarations
     from cipherdag.sites.drafts.withholding import content
 
-    draft, differences, table = draft_files(files, min_cell_size)
-    said = [*table, *map(str, differences), *content(draft.columns, min_cell_size)]
+    declared = read_declarations(documents)
+    if not files and not declared:
+        raise click.UsageError("Missing argument 'FILES...', or option '--declared'.")
+    draft, differences, table = draft_files(files, min_cell_size, declared)
+    held = content(draft.columns, min_cell_size, declared.columns)
+    said = [*table, *map(str, differences), *held]
     if undecided := sorted({each.column for each in differences if each.open}):
         said.append(f"Ignored until you do what stands behind DECIDE: {', '.join(undecided)}.")
     write(draft, out, said, as_json=as_json)

@@ -41,6 +41,7 @@ PERSON = {
         "Correct user and password", "Correct table, columns or query", "Correct the name after",
         "Correct the beginning", "Correct the file; docs", "Correct {}.", "A limit is no number",
         "This may be a thousand", "Leave the field empty", "Rename one of the two columns",
+        "Give the ViewDefinition by which",
         "Declare a smaller bound", "Declare fewer colluding", "Choose {}.", "Name the folder of",
         "Name a folder under runs/", "Name a DuckDB file", "Name a site's folder, or a ledger",
         "Open it in Stata", "Open it in Excel", "Save the sheet as 'CSV UTF-8'",

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cipherdag.errors import UnreadableDataError
+from cipherdag.errors import ExtraColumnError, MissingColumnError, UnreadableDataError
 from cipherdag.sites.drafts.guessing import is_free_text
 from cipherdag.sites.drafts.tally import ColumnTally
 from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
 from cipherdag.sites.table.names import hidden_character, normalise_value
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
+from cipherdag.sites.table.site_table import UNMEASURED
 
 
 @dataclass(slots=True, repr=False)
@@ -78,3 +79,24 @@ def refuse_hidden(
         values = tallies[name].values()
         if any(map(hidden_character, values)) and not is_free_text(values, rows):
             raise error
+
+
+def check_same_columns(
+    counted: Counted, tallies: Mapping[str, ColumnTally], *, first: str, but: str
+) -> None:
+    """Refuse a table with other columns than those before it; ``but`` may be lacking.
+
+    Raises:
+        MissingColumnError: It lacks a column that another has.
+        ExtraColumnError: It has one that another lacks.
+    """
+    one = f"site '{first}'" if first else "another of the files"
+    names, held = ([*each] for each in (tallies, counted.tallies))
+    for error, verb, there, here in (
+        (MissingColumnError, "has", names, held),
+        (ExtraColumnError, "lacks", held, names),
+    ):
+        for name in there:
+            if name not in here and name != but:
+                said, file, rows = f"{one} {verb} this column", counted.file, counted.rows
+                raise error(said, file=file, column=name, rows=rows, remedy=UNMEASURED)

@@ -10,12 +10,16 @@ from typing import TypeAlias
 
 from cipherdag.errors import (
     DataError,
-    ExtraColumnError,
-    MissingColumnError,
     SchemaError,
     UnreadableDataError,
 )
-from cipherdag.sites.drafts.counting import Counted, count_table, refuse_hidden
+from cipherdag.sites.drafts.counting import (
+    Counted,
+    check_same_columns,
+    count_table,
+    refuse_hidden,
+)
+from cipherdag.sites.drafts.declarations import NOTHING, Declaration
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
     as_written,
@@ -39,6 +43,7 @@ from cipherdag.sites.drafts.tally import (
 )
 from cipherdag.sites.drafts.withholding import (
     FEWEST_ROWS,
+    refuse_documents,
     refuse_values_as_names,
     shareable,
 )
@@ -48,7 +53,7 @@ from cipherdag.sites.table.file_description import DescribedFile, FileDescriptio
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import UNMEASURED, SiteTable, load_table
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 Values: TypeAlias = Numbers | Counter[str]
 """How many rows hold each value of a column, of numbers alone or not."""
@@ -80,7 +85,12 @@ Sources = Sequence[TableSource] | Mapping[str, TableSource]
 
 
 def infer_columns(
-    sources: Sources, *, overlapping: bool = False, patient: str = "", fewest: int = 0
+    sources: Sources,
+    *,
+    overlapping: bool = False,
+    patient: str = "",
+    fewest: int = 0,
+    declared: Declaration = NOTHING,
 ) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
@@ -109,7 +119,8 @@ def infer_columns(
 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
     Tables may differ in columns if ``overlapping``, and any may lack ``patient``. No ``shared`` one
-    has rarer categories than ``fewest`` rows; see `withholding`.
+    has rarer categories than ``fewest`` rows; see `withholding`. A column that is ``declared`` is
+    so, with all categories of its document; see `declarations`.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
@@ -117,20 +128,11 @@ def infer_columns(
             values besides them.
     """
     by_site = [*sources.items()] if isinstance(sources, Mapping) else [("", s) for s in sources]
-    data = _Gathered()
-    for number, (site, given) in enumerate(by_site, start=1):
-        with _of_site(site):
-            source, counted = as_written(given, count_table, lambda each: each.tallies.values())
-            if fewest and isinstance(source, (str, os.PathLike, DescribedFile)):
-                refuse_values_as_names(counted.tallies, counted.file)
-            if data.tallies and not overlapping:
-                _check_same_columns(counted, data.tallies, first=by_site[0][0], but=patient)
-        by_site[number - 1] = site, source
-        if isinstance(source, DescribedFile) and given is not source:
-            _note_written(source, data.written)
-        data.add(counted, number, site)
-    refuse_hidden(data.hidden, data.tallies, data.rows)
-    guesses, held = _guesses(data, by_site), data.held
+    data = _gathered(by_site, declared, patient, fewest, overlapping=overlapping)
+    stated = declared.of(data.tallies)
+    hidden = {name: error for name, error in data.hidden.items() if name not in stated}
+    refuse_hidden(hidden, data.tallies, data.rows)
+    guesses, held = _guesses(data, by_site, stated), data.held
     columns = [_with_looks(column, values, 0) for column, values in guesses]
     constant = {column.name for column, values in guesses if _is_constant(column, values)}
     few = {column.name: _few_numbers(column, data.tallies[column.name]) for column in columns}
@@ -140,7 +142,12 @@ def infer_columns(
         tuple(columns),
         frozenset(constant),
         tuple(without_constant(column, held[column.name]) for column in columns),
-        tuple(without_constant(_shareable(*each, fewest), held[each[0].name]) for each in guesses),
+        tuple(
+            without_constant(
+                _shareable(*each, fewest, stated=each[0].name in stated), held[each[0].name]
+            )
+            for each in guesses
+        ),
         {name: numbers for name, numbers in few.items() if numbers},
         {name: tuple(sorted(numbers)) for name, numbers in lacking.items() if numbers},
         data.written,
@@ -172,6 +179,32 @@ class _Gathered:
             self.declared[name] = _agreed(name, self.declared.get(name, kind), kind)
 
 
+def _gathered(
+    by_site: list[tuple[str, TableSource]],
+    declared: Declaration,
+    patient: str,
+    fewest: int,
+    *,
+    overlapping: bool,
+) -> _Gathered:
+    """All tables counted; those of ``by_site`` that nobody described are described in it."""
+    data = _Gathered()
+    for number, (site, given) in enumerate(by_site, start=1):
+        with _of_site(site):
+            source, counted = as_written(given, count_table, lambda each: each.tallies.values())
+            if fewest and isinstance(source, (str, os.PathLike, DescribedFile)):
+                refuse_values_as_names(counted.tallies, counted.file)
+            refuse_documents(counted.tallies, counted.file)
+            declared.check_source(counted.types, counted.file)
+            if data.tallies and not overlapping:
+                check_same_columns(counted, data.tallies, first=by_site[0][0], but=patient)
+        by_site[number - 1] = site, source
+        if isinstance(source, DescribedFile) and given is not source:
+            _note_written(source, data.written)
+        data.add(counted, number, site)
+    return data
+
+
 def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
     """The numbers of a continuous column, ascending, where at most 12 differ; else empty."""
     if column.kind != "continuous":
@@ -183,22 +216,28 @@ def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
 
 
 def _guesses(
-    data: _Gathered, by_site: Sequence[tuple[str, TableSource]]
+    data: _Gathered, by_site: Sequence[tuple[str, TableSource]], stated: Mapping[str, Column]
 ) -> list[tuple[Column, Values]]:
-    """Every column as its counted values stand for it, with these."""
+    """Every column as it is stated, or as its counted values stand for it, with these."""
     declared = data.declared
     guesses: list[tuple[Column, Values]] = []
     for name, tally in data.tallies.items():
         numbers = None if name in declared else tally.numbers(FEW_VALUES + 1)
+        if name in stated:
+            guesses.append((stated[name], tally.values() if numbers is None else numbers))
+            continue
         if numbers is not None:
             guesses.append((_drafted_numbers(name, numbers, data.rows), numbers))
             continue
         values = tally.values()
         refuse_infinite(name, values, tuple(missing_words(values)), by_site)
         guesses.append((guessed(name, values, data.rows, declared.get(name)), values))
-    words = frozenset(word for column, _ in guesses for word in column.missing)
+    others = [column for column, _ in guesses if column.name not in stated]
+    words = frozenset(word for column in others for word in column.missing)
     return [
-        (column if isinstance(values, Numbers) else with_missing(column, words), values)
+        (column, values)
+        if isinstance(values, Numbers) or column.name in stated
+        else (with_missing(column, words), values)
         for column, values in guesses
     ]
 
@@ -207,15 +246,20 @@ def _is_constant(column: Column, values: Values) -> bool:
     return not isinstance(values, Numbers) and len(values.keys() - {"", *column.missing}) <= 1
 
 
-def _shareable(column: Column, values: Values, fewest: int) -> Column:
+def _shareable(column: Column, values: Values, fewest: int, *, stated: bool) -> Column:
     """The column for a draft that leaves, with what looks like a mistake in it."""
-    if fewest and not isinstance(values, Numbers):
+    if stated and column.kind == "ignore":
+        return column
+    if fewest and not stated and not isinstance(values, Numbers):
         column = shareable(column, values, fewest)
     return _with_looks(column, values, fewest)
 
 
 def infer_schema(
-    sources: TableSource | Sequence[TableSource], *, min_cell_size: int = FEWEST_ROWS
+    sources: TableSource | Sequence[TableSource],
+    *,
+    min_cell_size: int = FEWEST_ROWS,
+    declared: Declaration = NOTHING,
 ) -> Schema:
     """A first schema for one table, or a list of them, for the user to look through and edit.
 
@@ -223,7 +267,8 @@ def infer_schema(
     rows, no date, identifier or free text, and takes a category such as "unknown" for missing; 0
     does not, for a draft that stays. Relations are declared that hold in every row of all
     tables, and a comment says behind "LOOK:" what is odd about the rows of some. Where the tables
-    cannot be read by the draft before a person has looked at it, it says so instead.
+    cannot be read by the draft before a person has looked at it, it says so instead. What documents
+    declared of columns is taken as it stands; with these no table is needed.
 
     Raises:
         DataError: See `infer_columns`; or the first row holds values in place of names.
@@ -231,7 +276,9 @@ def infer_schema(
     """
     if isinstance(sources, str) or not isinstance(sources, Sequence):
         sources = [sources]
-    draft = infer_columns(sources, overlapping=True, fewest=min_cell_size)
+    if declared and not sources:
+        return declared.schema()
+    draft = infer_columns(sources, overlapping=True, fewest=min_cell_size, declared=declared)
     called = [_called(source, number) for number, source in enumerate(sources, start=1)]
     runnable, shared = (
         tuple(without_lacked(column, draft.lacked, called) for column in columns)
@@ -246,7 +293,10 @@ def infer_schema(
             remedy="Draft from more rows. Or give --min-cell-size 0, in Python min_cell_size=0, "
             "for a draft that stays with you.",
         )
-    return looked_through(Schema(shared, sources=draft.written), runnable, sources)
+    drafted = declared.completed(Schema(shared, sources=draft.written))
+    made = declared.completed(looked_through(drafted, runnable, sources))
+    said = (declared.comment, declared.absent({*draft.values}), made.comment)
+    return replace(made, comment=" ".join(filter(None, said)))
 
 
 def looked_through(
@@ -346,18 +396,3 @@ def _note_written(file: DescribedFile, written: dict[str, FileDescription]) -> N
             file=str(file.path),
             remedy="Give them different names.",
         )
-
-
-def _check_same_columns(
-    counted: Counted, tallies: Mapping[str, ColumnTally], *, first: str, but: str
-) -> None:
-    one = f"site '{first}'" if first else "another of the files"
-    names, held = ([*each] for each in (tallies, counted.tallies))
-    for error, verb, there, here in (
-        (MissingColumnError, "has", names, held),
-        (ExtraColumnError, "lacks", held, names),
-    ):
-        for name in there:
-            if name not in here and name != but:
-                said, file, rows = f"{one} {verb} this column", counted.file, counted.rows
-                raise error(said, file=file, column=name, rows=rows, remedy=UNMEASURED)

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cipherdag.errors import DataError
+from cipherdag.errors import DataError, UnreadableDataError
+from cipherdag.sites.drafts.declarations import NOTHING, Declaration, joined
+from cipherdag.sites.drafts.fhir_views import read_view
 from cipherdag.sites.drafts.headers import Header, Match, matches
 from cipherdag.sites.drafts.inference import (
     Draft,
@@ -18,6 +20,7 @@ from cipherdag.sites.drafts.inference import (
     looked_through,
 )
 from cipherdag.sites.drafts.merging import TAKEN_FOR_ONE, Difference, merge_schemas
+from cipherdag.sites.drafts.redcap import read_dictionary
 from cipherdag.sites.drafts.tally import Numbers, without_lacked
 from cipherdag.sites.drafts.withholding import WITHHELD, shareable
 from cipherdag.sites.table.column import Column
@@ -31,8 +34,28 @@ MOST_LETTERS = 24
 NAMES_SOMEBODY = ("identifier", "birth", "remark")
 
 
+def read_declarations(documents: Sequence[Path]) -> Declaration:
+    """What data dictionaries of REDCap, and SQL-on-FHIR views (.json), declare of columns.
+
+    Raises:
+        UnreadableDataError: One is neither, contradicts itself, or contradicts another.
+    """
+    reading = {
+        str(path): read_view if path.suffix.lower() == ".json" else read_dictionary
+        for path in documents
+    }
+    declared = {}
+    for file, read in reading.items():
+        try:
+            declared[file] = read(Path(file))
+        except OSError as error:
+            what = f"cannot be read: {error.strerror or 'it cannot be opened'}"
+            raise UnreadableDataError(what, file=file) from error
+    return joined(declared)
+
+
 def draft_files(
-    files: Sequence[Path], min_cell_size: int
+    files: Sequence[Path], min_cell_size: int, declared: Declaration = NOTHING
 ) -> tuple[Schema, tuple[Difference, ...], list[str]]:
     """A schema for all files, what differs between them, and a table of columns by file.
 
@@ -44,6 +67,9 @@ def draft_files(
         DataError: See `infer_schema`.
         SchemaError: If no column is left.
     """
+    if declared:
+        made = infer_schema(files, min_cell_size=min_cell_size, declared=declared)
+        return made, (), []
     called = [path.name for path in files]
     plain = all(path.suffix != ".toml" for path in files) and len({*called}) == len(called)
     if plain and _headers_differ(files):

@@ -8,7 +8,7 @@ Leaks:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from cipherdag.errors import UnreadableDataError
@@ -52,6 +52,7 @@ _RULES = (  # what, columns of such a name, cells of such a form
     ),
     ("free text", _TEXTS, r".{61,}|.*[;\n].*|(\S+ ){8,}.*|.*[^\W\d_]{2}[.!?] [^\W\d_].*"),
 )
+DICTIONARY = frozenset(("Variable / Field Name", "Form Name", "Field Type"))
 _CODED = re.compile("concept|code|class|type|grade")
 WITHHELD = "hold some other category"
 
@@ -141,10 +142,14 @@ def _split_case(name: str) -> str:
     return re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
 
 
-def content(columns: Iterable[Column], fewest: int) -> list[str]:
-    """What a draft holds, and what it does not, in sentences for who is about to send it."""
+def content(columns: Iterable[Column], fewest: int, declared: Container[str] = ()) -> list[str]:
+    """What a draft holds, and what it does not, in sentences for who is about to send it.
+
+    Categories of columns that are ``declared`` are those of a document.
+    """
     listed = [*columns]
-    given = [column.name for column in listed if column.categories]
+    given = [each.name for each in listed if each.categories and each.name not in declared]
+    stated = [each.name for each in listed if each.categories and each.name in declared]
     hidden = [column.name for column in listed if WITHHELD in column.comment]
     said = f"This draft holds the names of {counted(len(listed), 'column')}"
     said += f", and categories of {first_of(given)}" if given else ""
@@ -154,6 +159,8 @@ def content(columns: Iterable[Column], fewest: int) -> list[str]:
         if given
         else f"{said}, and no value."
     ]
+    if stated:
+        lines.append(f"Categories of {first_of(stated)} come from the document, and not from rows.")
     if hidden:
         lines.append(f"Fewer rows hold other categories of {first_of(hidden)}: not written.")
     return lines
@@ -171,6 +178,20 @@ def refuse_values_as_names(tallies: Mapping[str, ColumnTally], file: str) -> Non
             "the first row seems to hold values, and no names of columns",
             file=file,
             remedy="Write a row of names above it in the file.",
+        )
+
+
+def refuse_documents(names: Collection[str], file: str) -> None:
+    """Refuse REDCap's data dictionary, which is no table of persons.
+
+    Raises:
+        UnreadableDataError: The names are those of a dictionary.
+    """
+    if DICTIONARY.issubset(names):
+        raise UnreadableDataError(
+            "this is a data dictionary of REDCap, and holds no row of a person",
+            file=file,
+            remedy=f"Run `cipherdag schema infer --declared {file}`, with files of data behind it.",
         )
 
 
