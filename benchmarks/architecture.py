@@ -42,8 +42,8 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 15340,
-    "audit": 1427,
-    "cli": 4670,
+    "audit": 1710,
+    "cli": 4696,
     "deployment": 1841,
     "federation": 1818,
     "findings": 4305,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5682,
     "questions": 5911,
     "results": 1465,
-    "sites": 25723,
+    "sites": 25727,
     "statistics": 1792,
     "the root": 977,
 }

@@ -1,17 +1,19 @@
-"""The commands by which a person of a site decides on a plan."""
+"""The commands by which a person of a site decides on a plan, and the record of what was."""
 
 from __future__ import annotations
 
 import getpass
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cipherdag.cli.options import in_language
-from cipherdag.cli.programs.printed import Decided, printed
+from cipherdag.cli.options import NEW_FILE, OVERWRITE, in_language
+from cipherdag.cli.programs.printed import Decided, Exported, printed
 from cipherdag.cli.site import site_command
+from cipherdag.pages.numerals import counted
 
 if TYPE_CHECKING:
     from cipherdag.pages.language import Language
@@ -103,6 +105,29 @@ def site_deny(
         say("The coordinator hears that it was denied; the reason stays here."),
     ]
     printed(done, lines, as_json=as_json)
+
+
+@site_command("register", "no register was written")
+@click.option("--out", type=NEW_FILE, help="Write it as CSV instead, a row for each run.")
+@OVERWRITE
+@in_language
+def site_register(folder: SiteFolder, out: Path | None, code: str | None, *, as_json: bool) -> None:
+    """Print the record of processing (GDPR, Article 30): each run, who asked, who decided.
+
+    It says, too, the purpose, the columns, what the run disclosed, and what sites that collude
+    could learn. It reads this site's files alone, and verifies the ledger first.
+    """
+    from cipherdag.audit.register import register, register_csv, register_lines
+    from cipherdag.protocol.durable_files import write_whole
+
+    say = folder.language(code)
+    runs = register(folder, say)
+    if out is None:
+        printed(runs, list(register_lines(runs, say)), as_json=as_json)
+        return
+    write_whole(out, register_csv(runs))
+    lines = [f"Wrote {counted(len(runs), 'run')} to {out}"]
+    printed(Exported(str(out), len(runs)), lines, as_json=as_json)
 
 
 def _person(name: str, role: str) -> Person:
