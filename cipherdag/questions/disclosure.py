@@ -179,7 +179,7 @@ def sentences(disclosures: Iterable[Disclosure], say: Language = ENGLISH) -> tup
         say(
             "{heading}: {quantities}.",
             heading=f"{heading[0].upper()}{heading[1:]}",
-            quantities="; ".join(map(say, group)),
+            quantities=say("; ").join(map(say, group)),
         )
         for heading, groups in ((say(heading), groups) for heading, groups in said.items())
         for group in groups

@@ -81,7 +81,7 @@ def _in_words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def plan_in_words(folder: SiteFolder, plan: Plan, say: Language) -> list[str]:
+def plan_in_words(folder: SiteFolder, plan: Plan, say: Language = ENGLISH) -> list[str]:
     """A plan in sentences; without a schema, without what would be asked first of its columns."""
     from cipherdag.sites.policy.plan_account import plan_lines
     from cipherdag.sites.table.schema import Schema

@@ -109,7 +109,7 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def considered(self, say: Language = ENGLISH) -> str:
         """What a person should consider, in a language; what is written down is English."""
-        return "; ".join(map(say.of, self.consider.split("; ")))
+        return say("; ").join(map(say.of, self.consider.split("; ")))
 
     def signed_by(self, identity: bytes) -> bool:
         """True if it was decided, and this public key signed what each person decided."""

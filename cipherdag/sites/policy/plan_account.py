@@ -189,7 +189,7 @@ def differences(plan: Plan, earlier: Iterable[Plan], say: Language = ENGLISH) ->
             changes = say("it ran {algorithm}", algorithm=other.algorithm)
         else:
             old, new = _compared_settings(other, say), _compared_settings(plan, say)
-            changes = printable("; ".join(_changes(old, new, say)))
+            changes = printable(say("; ").join(_changes(old, new, say)))
         changes = changes or say("no difference but its date and purpose")
         lines.append(say("{run}: {changes}.", run=when, changes=changes))
     return lines
@@ -337,7 +337,7 @@ def summary_lines(
     except CipherdagError:
         pass  # the account says that it is not installed here
     else:
-        changed = "; ".join(changed_settings(plan, say)) or say("all as usual")
+        changed = say("; ").join(changed_settings(plan, say)) or say("all as usual")
         opened = " ".join(sentences(algorithm.disclosures(), say))
         promise = say(algorithm.concludes.promise) or say("computed totals.")
         lines += [

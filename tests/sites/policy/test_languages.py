@@ -168,7 +168,7 @@ def test_an_account_has_the_same_values_in_every_language(code, plans):
 
 def test_numbers_have_no_comma_that_reads_as_a_decimal_point():
     lines = accounts(plan_of(FedPC()), language("de"))
-    assert any("nach 1 234 Runden oder 200 000 000 Werten" in line for line in lines)
+    assert any("spätestens nach 1 234 Runden oder 200 000 000 Werten" in line for line in lines)
     assert any(
         "after 1,234 rounds or 200,000,000 values" in line for line in accounts(plan_of(FedPC()))
     )
@@ -208,7 +208,7 @@ def test_what_is_considered_is_said_in_the_language_of_the_reader():
     assert run.considered() == said
     assert run.considered(language("fr")) == (
         "avec l'exécution abababab du 2026-03-01, elle montrerait par soustraction les réponses de "
-        "'a'; les lignes de 'a' et 'b' et 'c' ont changé depuis une exécution antérieure : elles "
+        "'a' ; les lignes de 'a' et 'b' et 'c' ont changé depuis une exécution antérieure : elles "
         "sont interrogées à nouveau"
     )
     assert replace(language("fr"), code="en").of(said) == said
