@@ -42,7 +42,7 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 15340,
-    "audit": 1710,
+    "audit": 1736,
     "cli": 4696,
     "deployment": 1841,
     "federation": 1818,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5682,
     "questions": 5911,
     "results": 1465,
-    "sites": 25727,
+    "sites": 25729,
     "statistics": 1792,
     "the root": 977,
 }

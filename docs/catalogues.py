@@ -27,7 +27,7 @@ from cipherdag.pages.language import COMPOSED, LANGUAGES
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.disclosure import Audience, Quantity
 from cipherdag.questions.question import question_kinds
-from cipherdag.sites.record.ledger import SAME_ROWS
+from cipherdag.sites.record.ledger import LABEL_POSITIONS, RELATIONS, RELEASE_KINDS, SAME_ROWS
 from cipherdag.sites.table.names import ALPHABETS
 
 ROOT = Path(__file__).parent.parent
@@ -86,6 +86,7 @@ def _declared() -> Iterator[Message]:
     yield from sorted({str(each.heading) for each in asked} | {Audience.COORDINATOR.value})
     yield from (kind.left for kind in PROTECTIONS.values())
     yield SAME_ROWS
+    yield from (RELEASE_KINDS[kind].phrase for kind in (LABEL_POSITIONS, RELATIONS))
     yield from sorted(each.title() for each in ALPHABETS)
     for algorithm in map(algorithm_class, algorithm_names()):
         yield from filter(None, [algorithm.concludes.promise])

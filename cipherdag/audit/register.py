@@ -22,7 +22,17 @@ from cipherdag.sites.policy.approvals import AskedRun, Person, PersonalDecision
 from cipherdag.sites.policy.parameter_rules import declared
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.plan_readers import protection_lines, seen_sentences
-from cipherdag.sites.record.ledger import CLOSED_RUN, REFUSAL, Release, answers, read_releases
+from cipherdag.sites.record.ledger import (
+    CLOSED_RUN,
+    LABEL_POSITIONS,
+    REFUSAL,
+    RELATIONS,
+    RELEASE_KINDS,
+    SAME_ROWS,
+    Release,
+    answers,
+    read_releases,
+)
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import PLAN_FILE
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
@@ -53,8 +63,8 @@ class RegisteredRun:
         controller: The organisation that the site's settings name.
         columns: Those of the study that this site measured, unless the schema changed since.
         recipients: The other sites of the run; the coordinator is one, too.
-        decision: ``waits``, ``approved``, ``denied``, ``expired``, ``automatic`` where the policy
-            asks nobody, or ``refused`` where the site's program refused the plan.
+        decision: ``waits``, ``approved``, ``denied``, ``expired``, ``undecided`` where the
+            folder has no decision, or ``refused`` where the site's program refused the plan.
         signed: Whether it was decided, and this site's key signed what each person decided.
         refused_because: The reason that the log has for a plan that the program refused.
         began: When the first answer left; ``ended``: when the site closed the run.
@@ -152,6 +162,7 @@ def _registered(
     say: Language,
 ) -> RegisteredRun:
     answered, opens = [r for r in records if answers(r.kind)], read.site.declared(session)
+    disclosed = sentences(joined(*(disclosed_by(r.kind, opens) for r in answered)), say)
     decisions = asked.decisions if asked is not None else ()
     return RegisteredRun(
         run=session,
@@ -170,9 +181,20 @@ def _registered(
         rounds=max((each.round for each in answered), default=0),
         values=sum(each.values for each in answered),
         refusals=sum(each.kind == REFUSAL for each in records),
-        disclosed=sentences(joined(*(disclosed_by(r.kind, opens) for r in answered)), say),
+        disclosed=(*disclosed, *_set_up_sentences(records, say)),
         **_of_plan(read, session, plan, records, say),
     )
+
+
+def _set_up_sentences(records: Sequence[Release], say: Language) -> Iterator[str]:
+    """What a set-up disclosed, which answers no question."""
+    kinds = {kind for each in records for kind in each.kind.split("+")}
+    if "offer" in kinds:
+        yield say(SAME_ROWS)
+    for kind in (LABEL_POSITIONS, RELATIONS):
+        if kind in kinds:
+            said = say(RELEASE_KINDS[kind].phrase)
+            yield f"{said[0].upper()}{said[1:]}."
 
 
 def _of_plan(
@@ -200,7 +222,7 @@ def _of_plan(
 
 def _state(site: SiteFolder, plan: Plan | None, asked: AskedRun | None) -> str:
     if asked is None:
-        return "refused" if plan is None else "automatic"
+        return "refused" if plan is None else "undecided"
     expired = asked.decision == "waits" and site.approvals().expired(asked)
     return "expired" if expired else asked.decision
 
@@ -242,24 +264,28 @@ def _run_lines(run: RegisteredRun, say: Language) -> Iterator[str]:
         columns = ", ".join(run.columns)
         yield say("Categories of personal data: {columns}.", columns=columns)
     elif run.measures:
-        yield say("Categories of personal data: not known, as the schema has changed since.")
+        yield say("Categories of personal data: not known, as the run's schema is not here.")
     if run.recipients:
         sites = ", ".join(run.recipients)
         yield say("Recipients: the coordinator, and the sites {sites}.", sites=sites)
     yield from _decision_lines(run, say)
-    if run.began:
-        about = {"began": run.began[:10], "rounds": run.rounds, "values": run.values}
-        yield say("Carried out on {began}: {rounds:,} rounds, {values:,} values.", **about)
-        yield from (say("Disclosed: {sentence}", sentence=each) for each in run.disclosed)
-        if not run.ended:
-            yield say("It was not finished here.")
-    else:
-        yield say("Nothing was disclosed.")
-    if run.refusals:
-        yield say.counted("{n} refusal.", "{n} refusals.", run.refusals)
+    yield from _left_lines(run, say)
     if run.measures:
         yield say("What could be learnt: {sentence}", sentence=run.could_learn)
         yield say("Technical measures: {sentence}", sentence=run.measures)
+
+
+def _left_lines(run: RegisteredRun, say: Language) -> Iterator[str]:
+    if run.began:
+        about = {"began": run.began[:10], "rounds": run.rounds, "values": run.values}
+        yield say("Carried out on {began}: {rounds:,} rounds, {values:,} values.", **about)
+        if not run.ended:
+            yield say("It was not finished here.")
+    yield from (say("Disclosed: {sentence}", sentence=each) for each in run.disclosed)
+    if not run.disclosed:
+        yield say("Nothing was disclosed.")
+    if run.refusals:
+        yield say.counted("{n} refusal.", "{n} refusals.", run.refusals)
 
 
 def _decision_lines(run: RegisteredRun, say: Language) -> Iterator[str]:
@@ -272,7 +298,7 @@ def _decision_lines(run: RegisteredRun, say: Language) -> Iterator[str]:
     states = {
         "waits": say("It waits for a decision."),
         "expired": say("It expired without a decision."),
-        "automatic": say("Nobody was asked: the policy approves runs by itself."),
+        "undecided": say("No person's decision is here: by its policy the site asked nobody."),
         "refused": say("This site's program refused it, and asked nobody."),
     }
     if run.decision in states:

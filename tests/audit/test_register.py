@@ -87,7 +87,9 @@ def test_what_was_disclosed_is_what_the_ledger_and_the_plan_say(approved):
     assert run.rounds == max(each["round"] for each in records)
     assert run.began == answered[0]["time"]
     assert run.ended == records[-1]["time"]
-    assert set(run.disclosed) <= {*sentences(FedPC().disclosures())}
+    *opened, set_up = run.disclosed
+    assert set(opened) <= {*sentences(FedPC().disclosures())}
+    assert set_up == "All see whether the rows are those of an earlier run."
     assert run.disclosed[0] == (
         "Exact sums over all sites: the number of rows; how many categories columns have."
     )
@@ -100,7 +102,7 @@ def test_columns_of_a_changed_schema_are_not_named(approved):
     try:
         (run,) = register(approved)
         assert run.columns == ()
-        assert "not known, as the schema has changed since" in said(approved)
+        assert "not known, as the run's schema is not here" in said(approved)
         path.unlink()
         assert register(approved)[0].columns == ()
     finally:
@@ -143,7 +145,7 @@ def test_decisions_of_every_kind_are_told_from_one_another(site):
         plan.purpose: runs[plan.session.hex()].decision
         for plan in (denied, waiting, expired, automatic)
     }
-    assert states == {"one": "denied", "two": "waits", "three": "expired", "four": "automatic"}
+    assert states == {"one": "denied", "two": "waits", "three": "expired", "four": "undecided"}
     gone = runs[refused.session.hex()]
     assert (gone.decision, gone.refusals, gone.purpose) == ("refused", 2, "")
     assert gone.refused_because == "it asks for sums. Plan so."
@@ -154,7 +156,7 @@ def test_decisions_of_every_kind_are_told_from_one_another(site):
         f"Denied because: {reason}",
         "It waits for a decision.",
         "It expired without a decision.",
-        "Nobody was asked: the policy approves runs by itself.",
+        "No person's decision is here: by its policy the site asked nobody.",
         "This site's program refused it, and asked nobody.",
         "Refused because: it asks for sums. Plan so.",
         "2 refusals.",

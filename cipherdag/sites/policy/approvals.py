@@ -251,11 +251,11 @@ class Approvals:
         write_whole(self.folder / run.session / ASKED_FILE, text)
 
     def _make_room(self) -> None:
-        """Forget the oldest that have expired: one that has not may be what a person has read."""
+        """Forget the oldest that expired and nobody decided on: others may have been read."""
         runs = self.runs()
         if sum(map(self.waits, runs)) >= MAX_WAITING:
             raise PolicyRefusedError(TOO_MANY_WAIT)
-        for run in [run for run in runs if self.expired(run)][
+        for run in [run for run in runs if self.expired(run) and not run.decisions][
             : max(len(runs) - MAX_STORED_RUNS + 1, 0)
         ]:
             with writing(self.folder / run.session):
