@@ -138,6 +138,19 @@ def test_no_algorithm_s_account_leaves_a_word_untranslated(plans):
     assert letters.used >= {text for text in letters.known if text.startswith("Parameter ")}
 
 
+def test_what_is_said_of_a_decision_leaves_no_word_untranslated(tmp_path):
+    say, key, plan = Language("xx", Letters()), SigningIdentity.generate(), plan_of(FedPC())
+    approvals = Approvals(tmp_path, key.public)
+    with pytest.raises(PolicyRefusedError):
+        approvals.check(plan)
+    lines = [approvals.deadline(approvals.runs()[0], say)]
+    for decision in ("approved", "denied"):
+        run = approvals.decide(plan.session.hex(), decision, key, Person("Weber"))
+        lines += [each.in_words(say) for each in run.decisions]
+    left = {*WORDS.findall(" ".join(lines))} - values_of(plan) - {"Weber"}
+    assert left == set()
+
+
 def test_every_composed_message_is_one_that_a_room_makes(plans):
     letters = Letters()
     say = Language("xx", letters)
