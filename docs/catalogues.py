@@ -14,6 +14,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -41,9 +42,10 @@ Message = str | tuple[str, str]
 """A message, or its forms for one and for many."""
 
 
-def messages() -> list[Message]:
+@cache
+def messages() -> tuple[Message, ...]:
     """Every message of the sources, once."""
-    return list(dict.fromkeys([*_written(), *_declared(), *COMPOSED]))
+    return tuple(dict.fromkeys([*_written(), *_declared(), *COMPOSED]))
 
 
 def _written() -> Iterator[Message]:
