@@ -65,6 +65,7 @@ docs: $(READY)
 	$(BIN)/python docs/errors_page.py
 	$(BIN)/python docs/tables_page.py
 	$(BIN)/python docs/disclosures.py
+	$(BIN)/python docs/catalogues.py
 	$(BIN)/python docs/plain_words.py
 	$(BIN)/python docs/json_page.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

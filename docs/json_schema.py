@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from msgspec.json import schema_components
 
+from cipherdag.audit.register import RegisteredRun
 from cipherdag.cli.programs.printed import (
     Activated,
     Approved,
@@ -182,6 +183,7 @@ def kinds() -> dict[str, tuple[Any, ...]]:
         "site deny": (Decided,),
         "site knowledge": (Written,),
         "site new": (Made,),
+        "site register": (list[RegisteredRun], Exported),
         "site releases": (Release,),
         "site request": (Coded,),
         "site result": (ResultLine,),

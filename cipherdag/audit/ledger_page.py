@@ -14,7 +14,7 @@ from cipherdag.protocol.progress import LedgerHead
 from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.results.run_page import FEWEST_SITES
 from cipherdag.results.sentences import NOT_KNOWN, Declared, disclosed_by, site_sentences
-from cipherdag.sites.policy.plan_account import of_colluding_sites
+from cipherdag.sites.policy.plan_readers import of_colluding_sites
 from cipherdag.sites.record.ledger import Release, answers
 
 

@@ -43,6 +43,7 @@ EXAMPLES = {
     "site engine": "cipherdag site engine --door door",
     "site knowledge": "cipherdag site knowledge --forbid Dyspnoea Smoking --out knowledge.toml",
     "site new": "cipherdag site new north --data patients.csv",
+    "site register": "cipherdag site register --out register.csv",
     "site releases": "cipherdag site releases",
     "site request": "cipherdag site request",
     "site result": "cipherdag site result --out report",

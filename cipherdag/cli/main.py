@@ -17,7 +17,7 @@ from cipherdag import errors
 from cipherdag.cli.audit import audit
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import coordinator, site_carry
-from cipherdag.cli.decisions import site_approve, site_deny
+from cipherdag.cli.decisions import site_approve, site_deny, site_register
 from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_command
@@ -82,7 +82,7 @@ for command in (
     audit,
 ):
     cli.add_command(command)
-for decision in (site_knowledge, site_approve, site_deny):
+for decision in (site_knowledge, site_approve, site_deny, site_register):
     site.add_command(decision)
 site.add_command(site_carry)
 

@@ -25,6 +25,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
+from cipherdag.pages.language import LANGUAGES
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ FORCE: dict[str, Any] = {
 }
 OVERWRITE = click.option("--force", **FORCE)
 """For a command that takes a `NEW_FILE`."""
+in_language = click.option(
+    "--language",
+    "code",
+    type=click.Choice(LANGUAGES),
+    help="Of sentences on a plan; the policy's if absent.",
+)
 PROTECTION = click.Option(
     ["--protection"],
     type=click.Choice(list(PROTECTIONS)),

@@ -23,6 +23,7 @@ from cipherdag.cli.options import (
     NEW_FILE,
     OVERWRITE,
     folder_option,
+    in_language,
     outside_a_run,
 )
 from cipherdag.cli.programs.printed import Activated, Coded, Made, as_json_option, printed
@@ -122,7 +123,8 @@ def site_new(
 
 @site_command("check", "nothing was changed, and nothing left this site")
 @click.option("--plan", type=FILE, help="Check too whether the site would take part in this plan.")
-def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
+@in_language
+def site_check(folder: SiteFolder, plan: Path | None, code: str | None, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4.
 
     With --plan it prints the plan in sentences, too.
@@ -145,7 +147,7 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
         asked = Plan.read(plan)
         findings += plan_checks(folder, asked)
         with suppress(CipherdagError):  # the findings say what is wrong with the folder
-            account = ["", *plan_in_words(folder, asked)]
+            account = ["", *plan_in_words(folder, asked, folder.language(code))]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -242,21 +244,24 @@ def site_engine(door: Path) -> None:
 @site_command("status", "nothing was changed")
 @click.argument("session", default="")
 @click.option("--details", is_flag=True, help="Say all settings, and all that the run discloses.")
-def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: bool) -> None:
+@in_language
+def site_status(
+    session: str, folder: SiteFolder, code: str | None, *, details: bool, as_json: bool
+) -> None:
     """Say which study the site is in, whether it is started, and which plans wait for approval.
 
     With SESSION, summarise the plan of that run, whatever was decided on it.
     """
     from cipherdag.cli.programs.site_status import run_lines, site_state, status_lines
 
-    state = site_state(folder)
+    state, say = site_state(folder, code), folder.language(code)
     if session:
         asked = folder.approvals().find(session).session
         (run,) = (run for run in state["runs"] if run["session"] == asked)
-        lines = run_lines(run, whole=True, details=details)
+        lines = run_lines(run, whole=True, details=details, say=say)
         click.echo(json.dumps(run, indent=2) if as_json else "\n".join(lines))
         return
-    lines = status_lines(state, details=details)
+    lines = status_lines(state, details=details, say=say)
     click.echo(json.dumps(state, indent=2) if as_json else "\n".join(lines))
 
 

@@ -9,6 +9,8 @@ from functools import partial
 
 import msgspec
 
+from cipherdag.pages.language import ENGLISH, Language
+
 MOST_WORDS = 30
 """Of one sentence; more quantities begin another."""
 LARGEST_USUAL_LEVEL = 0.1
@@ -164,8 +166,8 @@ def joined(*disclosures: Iterable[Disclosure]) -> tuple[Disclosure, ...]:
     return tuple(sorted(every, key=lambda each: (order.index(each.quantity), each)))
 
 
-def sentences(disclosures: Iterable[Disclosure]) -> tuple[str, ...]:
-    """What is disclosed, in sentences of at most about `MOST_WORDS` words."""
+def sentences(disclosures: Iterable[Disclosure], say: Language = ENGLISH) -> tuple[str, ...]:
+    """What is disclosed, in sentences of at most about `MOST_WORDS` English words."""
     said: dict[str, list[list[str]]] = {}
     for each in joined(disclosures):
         groups = said.setdefault(each.heading, [[]])
@@ -174,7 +176,11 @@ def sentences(disclosures: Iterable[Disclosure]) -> tuple[str, ...]:
             groups.append([])
         groups[-1].append(each.quantity)
     return tuple(
-        f"{heading[0].upper()}{heading[1:]}: {'; '.join(group)}."
-        for heading, groups in said.items()
+        say(
+            "{heading}: {quantities}.",
+            heading=f"{heading[0].upper()}{heading[1:]}",
+            quantities=say("; ").join(map(say, group)),
+        )
+        for heading, groups in ((say(heading), groups) for heading, groups in said.items())
         for group in groups
     )

@@ -87,7 +87,7 @@ class ReadOnly:
         site = SiteFolder(self.served.folder(path))
         self.served.check_file(site.schema_path(site.settings()))
         run = Approvals(site.runs, b"").find(session)
-        return _explained(run.decision, plan_in_words(site, run.plan))
+        return _explained(run.decision, plan_in_words(site, run.plan, site.language()))
 
     def explain_ledger(self, folder: str) -> dict[str, Any]:
         """Check the ledgers of a site or result, and say in sentences what left each site.

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.pages.language import ENGLISH
+
 if TYPE_CHECKING:
+    from cipherdag.pages.language import Language
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
 WAITS = "WAITS"
-_DENIED = "Denied because: "
+_DENIED = "Denied because:"
 _WHO_AND_WHY = 2  # lines of an account
 _REACHED_BY = {"files": "by files in the shared folder"}
 
 
-def site_state(folder: SiteFolder) -> dict[str, Any]:
-    """The state of a site as ``site status --json`` prints it."""
+def site_state(folder: SiteFolder, code: str | None = None) -> dict[str, Any]:
+    """The state of a site as ``site status --json`` prints it, plans in the language ``code``."""
     from cipherdag.privacy.keys.identity import fingerprint, pairing_code
     from cipherdag.sites.policy.usage import BitBudget
     from cipherdag.sites.private_files import START_LOCK, is_locked
@@ -32,12 +35,14 @@ def site_state(folder: SiteFolder) -> dict[str, Any]:
         "started": is_locked(folder.path / START_LOCK),
         **_study_status(active),
         **_engine_status(folder),
-        "found": BitBudget(folder.policy(), folder.bits_path).sentence,
-        "runs": _asked_runs(folder),
+        "found": BitBudget(folder.policy(), folder.bits_path).sentence(),
+        "runs": _asked_runs(folder, folder.language(code)),
     }
 
 
-def status_lines(state: Mapping[str, Any], *, details: bool = False) -> Iterator[str]:
+def status_lines(
+    state: Mapping[str, Any], *, details: bool = False, say: Language = ENGLISH
+) -> Iterator[str]:
     """The state of a site in words; a plan that does not wait is cut to who asked and why."""
     width = max(map(len, state))
     for key, value in state.items():
@@ -46,10 +51,12 @@ def status_lines(state: Mapping[str, Any], *, details: bool = False) -> Iterator
     for run in state["runs"]:
         waits = run["state"] == WAITS
         yield ""
-        yield from run_lines(run, whole=waits, details=details and waits)
+        yield from run_lines(run, whole=waits, details=details and waits, say=say)
 
 
-def run_lines(run: Mapping[str, Any], *, whole: bool, details: bool = False) -> Iterator[str]:
+def run_lines(
+    run: Mapping[str, Any], *, whole: bool, details: bool = False, say: Language = ENGLISH
+) -> Iterator[str]:
     """A plan that asked, as ``--json`` has it, in words.
 
     Whole, it says more than who asks and why; with details, all of it and not the summary.
@@ -57,11 +64,15 @@ def run_lines(run: Mapping[str, Any], *, whole: bool, details: bool = False) -> 
     session_prefix = run["session"][:8]
     yield f"run {session_prefix}  {run['state']}  asked {run['asked']}"
     for index, line in enumerate(run["account" if details else "summary"]):
-        if whole or index < _WHO_AND_WHY or line.startswith(_DENIED):
+        if whole or index < _WHO_AND_WHY or line.startswith(say(_DENIED)):
             yield f"  {line}"
     if not details:
-        more = "All settings, and all that is disclosed" if whole else "In full"
-        yield f"  {more}: cipherdag site status {session_prefix}{' --details' * whole}"
+        command = f"cipherdag site status {session_prefix}{' --details' * whole}"
+        yield "  " + (
+            say("All settings, and all that is disclosed: {command}", command=command)
+            if whole
+            else say("In full: {command}", command=command)
+        )
 
 
 def _in_words(value: object) -> str:
@@ -70,14 +81,14 @@ def _in_words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def plan_in_words(folder: SiteFolder, plan: Plan) -> list[str]:
+def plan_in_words(folder: SiteFolder, plan: Plan, say: Language = ENGLISH) -> list[str]:
     """A plan in sentences; without a schema, without what would be asked first of its columns."""
     from cipherdag.sites.policy.plan_account import plan_lines
     from cipherdag.sites.table.schema import Schema
 
     path, policy = folder.schema_path(folder.settings()), folder.policy()
     if not path.exists():
-        return plan_lines(plan, policy=policy)
+        return plan_lines(plan, policy=policy, say=say)
     schema = Schema.load(path)
     return plan_lines(
         plan,
@@ -86,11 +97,12 @@ def plan_in_words(folder: SiteFolder, plan: Plan) -> list[str]:
         labels=schema.label_positions,
         determined=schema.determined,
         policy=policy,
+        say=say,
     )
 
 
 def _summary(
-    folder: SiteFolder, plan: Plan, account: Sequence[str], before: Sequence[str]
+    folder: SiteFolder, plan: Plan, account: Sequence[str], before: Sequence[str], say: Language
 ) -> list[str]:
     """A plan in ten lines."""
     from cipherdag.sites.policy.plan_account import summary_lines
@@ -100,12 +112,18 @@ def _summary(
     path = folder.schema_path(folder.settings())
     n_variables = len(Schema.load(path).names) if path.exists() else None
     policy = folder.policy()
-    spent = BitBudget(policy, folder.bits_path).sentence
-    about = plan, account
-    return summary_lines(*about, before=before, n_variables=n_variables, policy=policy, spent=spent)
+    return summary_lines(
+        plan,
+        account,
+        before=before,
+        n_variables=n_variables,
+        policy=policy,
+        spent=BitBudget(policy, folder.bits_path).sentence(say),
+        say=say,
+    )
 
 
-def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
+def _asked_runs(folder: SiteFolder, say: Language) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
     from cipherdag.sites.policy.plan_account import differences
     from cipherdag.sites.study.doctor import question_of_visits
@@ -115,20 +133,20 @@ def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
     if not asked:
         return []
     rows = []
-    unanswered = question_of_visits(folder) if any(map(approvals.waits, asked)) else []
+    unanswered = question_of_visits(folder, say) if any(map(approvals.waits, asked)) else []
     for run in asked:
-        account = plan_in_words(folder, run.plan)
+        account = plan_in_words(folder, run.plan, say)
         # whichever asked first: a coordinator chooses the order in which plans ask
         others = [each.plan for each in asked if each is not run and each.decision == "approved"]
-        before = differences(run.plan, others)
-        summary = _summary(folder, run.plan, account, before)
-        account += [f"Compared with {line}" for line in before]
-        decision = [f"CONSIDER: {run.consider}."] if run.consider else []
-        decision += [each.in_words for each in run.decisions]
-        decision += [f"{_DENIED}{each.note}" for each in run.decisions if each.note]
+        before = differences(run.plan, others, say)
+        summary = _summary(folder, run.plan, account, before, say)
+        account += [say("Compared with {difference}", difference=line) for line in before]
+        decision = [f"{say('CONSIDER:')} {run.considered(say)}."] if run.consider else []
+        decision += [each.in_words(say) for each in run.decisions]
+        decision += [f"{say(_DENIED)} {each.note}" for each in run.decisions if each.note]
         state: str = run.decision
         if approvals.waits(run):
-            decision += [*unanswered, approvals.deadline(run)]
+            decision += [*unanswered, approvals.deadline(run, say)]
         elif state == "waits":
             state = "expired"
         rows.append(

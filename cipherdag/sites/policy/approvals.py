@@ -21,6 +21,7 @@ from cipherdag.errors import (
     writing,
 )
 from cipherdag.pages.files import from_json
+from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT
@@ -55,6 +56,7 @@ class PersonalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         when: In UTC.
         note: Why it was denied; it stays at the site.
         signature: The site's own, over the plan's digest, decision, person and time.
+        language: In which the site said what was decided on; nothing that is signed follows it.
     """
 
     decision: Literal["approved", "denied"]
@@ -62,11 +64,14 @@ class PersonalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str
     note: str = ""
     signature: bytes = b""
+    language: str = ""
 
-    @property
-    def in_words(self) -> str:
+    def in_words(self, say: Language = ENGLISH) -> str:
         """Who decided what, and when."""
-        return f"{self.decision.capitalize()} by {self.person} on {self.when[:10]}."
+        about = {"person": self.person, "day": self.when[:10]}
+        if self.decision == "denied":
+            return say("Denied by {person} on {day}.", **about)
+        return say("Approved by {person} on {day}.", **about)
 
     def signed(self, plan: Plan) -> tuple[bytes, ...]:
         """What the signature is over."""
@@ -102,6 +107,10 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The session that would carry it out, in hexadecimal."""
         return self.plan.session.hex()
 
+    def considered(self, say: Language = ENGLISH) -> str:
+        """What a person should consider, in a language; what is written down is English."""
+        return say("; ").join(map(say.of, self.consider.split("; ")))
+
     def signed_by(self, identity: bytes) -> bool:
         """True if it was decided, and this public key signed what each person decided."""
         try:
@@ -114,12 +123,14 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def how_to_decide(session: str) -> str:
     """One sentence on how a person of the site decides on a waiting plan."""
-    return f"Read it with `cipherdag site status`, then {_commands(session)}."
+    return f"Read it with `cipherdag site status`, then {_commands(session, ENGLISH)}."
 
 
-def _commands(session: str) -> str:
-    prefix = session[:8]
-    return f'`cipherdag site approve {prefix}`, or `cipherdag site deny {prefix} --why "..."`'
+def _commands(session: str, say: Language) -> str:
+    return say(
+        '`cipherdag site approve {run}`, or `cipherdag site deny {run} --why "..."`',
+        run=session[:8],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +179,7 @@ class Approvals:
         person: Person,
         *,
         note: str = "",
+        language: str = "",
     ) -> AskedRun:
         """Write down, signed, what a person decides; the same person's last decision counts.
 
@@ -186,7 +198,7 @@ class Approvals:
                 f"run {run.session[:8]} asked on {run.asked[:10]} and has expired",
                 remedy="Ask the coordinator to start it again.",
             )
-        new = PersonalDecision(decision, person, self._now(), note)
+        new = PersonalDecision(decision, person, self._now(), note, language=language)
         new = msgspec.structs.replace(new, signature=identity.sign(*new.signed(run.plan)))
         others = (e for e in run.decisions if e.person.name.casefold() != person.name.casefold())
         decided = msgspec.structs.replace(run, decisions=(*others, new))
@@ -204,11 +216,14 @@ class Approvals:
         """True if the plan asked too long ago to be decided on, or to be begun."""
         return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
 
-    def deadline(self, run: AskedRun) -> str:
+    def deadline(self, run: AskedRun, say: Language = ENGLISH) -> str:
         """Until when a plan that waits can be decided on, and how, in one sentence."""
-        day = (datetime.fromisoformat(run.asked) + EXPIRES).date()
-        waiting = "The coordinator waits for an hour, if it chose no other time, and may ask again."
-        return f"Decide before {day}: {_commands(run.session)}. {waiting}"
+        return say(
+            "Decide before {day}: {commands}. The coordinator waits for an hour, if it chose no "
+            "other time, and may ask again.",
+            day=(datetime.fromisoformat(run.asked) + EXPIRES).date(),
+            commands=_commands(run.session, say),
+        )
 
     def waits(self, run: AskedRun) -> bool:
         """True if a person may still decide on the plan, and has not."""
@@ -236,11 +251,11 @@ class Approvals:
         write_whole(self.folder / run.session / ASKED_FILE, text)
 
     def _make_room(self) -> None:
-        """Forget the oldest that have expired: one that has not may be what a person has read."""
+        """Forget the oldest that expired and nobody decided on: others may have been read."""
         runs = self.runs()
         if sum(map(self.waits, runs)) >= MAX_WAITING:
             raise PolicyRefusedError(TOO_MANY_WAIT)
-        for run in [run for run in runs if self.expired(run)][
+        for run in [run for run in runs if self.expired(run) and not run.decisions][
             : max(len(runs) - MAX_STORED_RUNS + 1, 0)
         ]:
             with writing(self.folder / run.session):

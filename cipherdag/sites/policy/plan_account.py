@@ -12,22 +12,19 @@ from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
-from cipherdag.pages.numerals import counted
-from cipherdag.privacy.mpc.batch import TWO_SITES
-from cipherdag.privacy.protections import protection_kind
+from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
-from cipherdag.questions.disclosure import Disclosure, Whose, sentences
+from cipherdag.questions.disclosure import sentences
+from cipherdag.questions.question import Question
 from cipherdag.sites.policy.parameter_rules import declared
+from cipherdag.sites.policy.plan_readers import opens_sealed, protection_lines, seen_sentences
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import SAME_ROWS
 from cipherdag.sites.table.names import mixed_words
 
 LOOK = "LOOK:"
-IMPOSSIBLE = "NOT POSSIBLE HERE: "
-IN_PARTS = "Answers that bits are computed from leave in sealed parts: only the bits are read."
-LARGEST = "By many comparisons everybody also learns the largest number of any site."
-FIRST_RUN = "this site has approved no other run yet."
+IMPOSSIBLE = "NOT POSSIBLE HERE:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,7 @@ def plan_lines(
     labels: tuple[int, ...] = (),
     determined: Determined = NOTHING,
     policy: Policy | None = None,
+    say: Language = ENGLISH,
 ) -> list[str]:
     """The account of a plan: who asks for what and why, what it opens, and its bounds.
 
@@ -61,126 +59,124 @@ def plan_lines(
     """
     sites = ", ".join(member.name for member in plan.cohort)
     opens = declared(plan.algorithm, plan.parameters)
-    purpose = plan.purpose or "none is given"
+    texts = (plan.requester, sites, plan.purpose)
     lines = [
-        f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
-        f"Purpose: {purpose}{'' if purpose.endswith(('.', '?', '!')) else '.'}",
-        *[line for text in (plan.requester, sites, plan.purpose) for line in _mixed_lines(text)],
-        *_protection_lines(plan, opens),
-        *_lacking_lines(plan),
-        *_visit_lines(plan),
+        *_asking_lines(plan, sites, say),
+        *[line for text in texts for line in _mixed_lines(text, say)],
+        *protection_lines(plan, opens, say),
+        *_lacking_lines(plan, say),
+        *_visit_lines(plan, say),
     ]
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
         algorithm.check_measured(plan.measured)
         algorithm.check_visits(plan.visits)
-        promise = algorithm.concludes.promise
-        promise = promise or f"what {algorithm.title} computes from the sums below."
-        lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
-        lines += _parameter_lines(plan, names)
-        lines += [f"Disclosed: {sentence}" for sentence in sentences(algorithm.disclosures())]
+        promise = say(algorithm.concludes.promise) or say(
+            "what {title} computes from the sums below.", title=algorithm.title
+        )
+        promised = say("The result: {promise} Rows of data stay at the sites.", promise=promise)
+        lines.insert(2, promised)
+        lines += _parameter_lines(plan, names, say)
+        opened = sentences(algorithm.disclosures(), say)
+        lines += [say("Disclosed: {sentence}", sentence=each) for each in opened]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)
-            lines += [facts.determined.disclosed] if facts.determined else []
+            lines += [say.of(facts.determined.disclosed)] if facts.determined else []
             first = next(algorithm.ask(facts), None)
     except CipherdagError as error:
-        return [*lines, f"{IMPOSSIBLE}{error.message}."]
+        return [*lines, f"{say(IMPOSSIBLE)} {say.of(error.message)}."]
     if first is not None:
-        values = first.n_values
-        asked = "bits" if first.opens_bits else "sums"
-        decides = "what is disclosed decides" if _sealed(opens) else "the sums decide"
-        lines.append(
-            f"The first {asked}: {first.label}, {values:,} values. Which questions follow, "
-            f"{decides}, by the same program at every site: nobody can ask another one."
-        )
+        lines.append(_first_line(first, say, sealed=opens_sealed(opens)))
     if policy is not None:
+        limits = {"rounds": policy.max_rounds, "values": policy.max_values}
         lines.append(
-            f"This site's policy ends it after {policy.max_rounds:,} rounds or "
-            f"{policy.max_values:,} values, if not before."
+            say(
+                "This site's policy ends it after {rounds:,} rounds or {values:,} values, if not "
+                "before.",
+                **limits,
+            )
         )
     return lines
 
 
-def _mixed_lines(text: str) -> list[str]:
+def _asking_lines(plan: Plan, sites: str, say: Language) -> list[str]:
+    who, purpose = plan.requester or say("The coordinator"), plan.purpose or say("none is given")
+    purpose += "" if purpose.endswith((".", "?", "!")) else "."
+    about = {"who": who, "algorithm": plan.algorithm, "sites": sites}
+    asks = say("{who} asks for {algorithm} at {sites}.", **about)
+    return [asks, say("Purpose: {purpose}", purpose=purpose)]
+
+
+def _first_line(first: Question, say: Language, *, sealed: bool) -> str:
+    """The line on what is asked first, and on what decides the rest."""
+    asked = {"question": say.of(first.label), "n": first.n_values}
+    begin = (
+        say("The first bits: {question}, {n:,} values.", **asked)
+        if first.opens_bits
+        else say("The first sums: {question}, {n:,} values.", **asked)
+    )
+    decides = say("what is disclosed decides") if sealed else say("the sums decide")
+    rest = say(
+        "Which questions follow, {decides}, by the same program at every site: nobody can ask "
+        "another one.",
+        decides=decides,
+    )
+    return f"{begin} {rest}"
+
+
+def _mixed_lines(text: str, say: Language) -> list[str]:
     """A line for every word of the plan that looks like another one, or like none."""
-    return [
-        f"{LOOK} the word '{word}' has letters of {' and '.join(alphabets)}: it may pass for "
-        "another one. Ask who wrote it."
-        if alphabets
-        else f"{LOOK} a letter, {word}, shows nothing. Ask who wrote it."
-        for word, alphabets in mixed_words(text).items()
-    ]
+    lines = []
+    for word, alphabets in mixed_words(text).items():
+        if alphabets:
+            line = say(
+                "the word '{word}' has letters of {alphabets}: it may pass for another one. Ask "
+                "who wrote it.",
+                word=word,
+                alphabets=f" {say('and')} ".join(map(say, alphabets)),
+            )
+        else:
+            line = say("a letter, {word}, shows nothing. Ask who wrote it.", word=word)
+        lines.append(f"{say(LOOK)} {line}")
+    return lines
 
 
-def _protection_lines(plan: Plan, opens: frozenset[Disclosure]) -> list[str]:
-    kind = protection_kind(plan.protection)
-    n_sites, covered = len(plan.cohort), f"{sites_covered(plan)} at least"
-    if not plan.measured.everywhere:
-        covered += ", all from one of the groups listed below"
-    more = [f"{IN_PARTS} {of_colluding_sites(n_sites)}"] if _sealed(opens) else []
-    more += [f"{LARGEST} That number is a single site's."] if _of_one(opens) else []
-    read, seen = "the coordinator reads every site's answer", "All sites see the sums."
-    if kind.protects:
-        read = "only their sum over sites can be read"
-        seen = f"The coordinator, {_helped(plan, opens)}, sees bits and sums only."
-        seen, more = f"{seen} All sites see the same.", [*more, plan.keys_sentence]
-    covers = f"A sum covers {covered}. {seen} {SAME_ROWS}"
-    return [line for line in (f"Answers leave {kind.left}: {read}.", covers, *more) if line]
-
-
-def sites_covered(plan: Plan) -> str:
-    """How many sites a sum covers at least."""
-    n_sites, measured = len(plan.cohort), plan.measured
-    if measured.everywhere:
-        return f"{plan.min_survivors} of the {n_sites} sites"
-    # at worst only the smallest group can do a test, and all that leave are of it
-    left = measured.smallest_group(range(n_sites)) - (n_sites - plan.min_survivors)
-    return f"{left} sites"
-
-
-def _helped(plan: Plan, opens: frozenset[Disclosure]) -> str:
-    """By whom the coordinator may be helped and still see no more."""
-    if not plan.colluders or (_sealed(opens) and len(plan.cohort) == TWO_SITES):
-        return "as long as no site sides with it"
-    helping = "one site helps" if plan.colluders == 1 else f"{plan.colluders} sites help"
-    return f"even if {helping} it"
-
-
-def _sealed(opens: frozenset[Disclosure]) -> bool:
-    return any(each.sealed for each in opens)
-
-
-def _of_one(opens: frozenset[Disclosure]) -> bool:
-    return any(each.whose == Whose.ONE for each in opens)
-
-
-def _lacking_lines(plan: Plan) -> list[str]:
+def _lacking_lines(plan: Plan, say: Language) -> list[str]:
     """The lines on which sites lack which variables, and what sums disclose of these."""
     measured = plan.measured
     if measured.everywhere:
         return []
-    lines = ["Sites measured different variables; sums cover those that have what a test needs:"]
+    lines = [
+        say("Sites measured different variables; sums cover those that have what a test needs:")
+    ]
     for group in measured.groups(range(len(plan.cohort))):
         names = ", ".join(plan.cohort[site].name for site in group)
         numbers = ", ".join(str(each + 1) for each in measured.lacking[group[0]])
-        lines.append(f"Lacking {f'numbers {numbers}' if numbers else 'nothing'}: {names}.")
-    lines.append(
+        lines.append(
+            say("Lacking numbers {numbers}: {sites}.", numbers=numbers, sites=names)
+            if numbers
+            else say("Lacking nothing: {sites}.", sites=names)
+        )
+    subtracted = say(
         "Sums over different groups can be subtracted: what remains covers a whole group at least."
     )
-    return lines
+    return [*lines, subtracted]
 
 
-def _visit_lines(plan: Plan) -> list[str]:
+def _visit_lines(plan: Plan, say: Language) -> list[str]:
     """The line on sites whose rows are visits of patients, and what is disclosed of these."""
     names = ", ".join(member.name for member in plan.cohort if member.visits > 1)
     if not names:
         return []
-    counted = "The number of patients of all sites is disclosed; keys of patients stay here."
-    return [f"Rows are visits of patients, of each {plan.visits} at most: {names}. {counted}"]
+    visits = say(
+        "Rows are visits of patients, of each {n} at most: {sites}.", n=plan.visits, sites=names
+    )
+    counted = say("The number of patients of all sites is disclosed; keys of patients stay here.")
+    return [f"{visits} {counted}"]
 
 
-def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
+def differences(plan: Plan, earlier: Iterable[Plan], say: Language = ENGLISH) -> list[str]:
     """The differences of a plan from those carried out before, one line for each.
 
     Sums of two runs show more than those of one, and a run that is repeated with a little change
@@ -188,13 +184,14 @@ def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
     """
     lines = []
     for other in earlier:
-        when = f"run {other.session.hex()[:8]} of {other.created[:10]}"
+        when = say("run {run} of {day}", run=other.session.hex()[:8], day=other.created[:10])
         if other.algorithm != plan.algorithm:
-            lines.append(f"{when}: it ran {other.algorithm}.")
-            continue
-        changed = _changes(_compared_settings(other), _compared_settings(plan))
-        changes = printable("; ".join(changed)) or "no difference but its date and purpose"
-        lines.append(f"{when}: {changes}.")
+            changes = say("it ran {algorithm}", algorithm=other.algorithm)
+        else:
+            old, new = _compared_settings(other, say), _compared_settings(plan, say)
+            changes = printable(say("; ").join(_changes(old, new, say)))
+        changes = changes or say("no difference but its date and purpose")
+        lines.append(say("{run}: {changes}.", run=when, changes=changes))
     return lines
 
 
@@ -203,24 +200,29 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _compared_settings(plan: Plan) -> dict[str, Any]:
+def _compared_settings(plan: Plan, say: Language) -> dict[str, Any]:
     return {
         **_parameters(plan),
-        "seed": plan.seed,
-        "protection": plan.protection,
-        "sites": ", ".join(member.name for member in plan.cohort),
+        say("seed"): plan.seed,
+        say("protection"): plan.protection,
+        say("sites"): ", ".join(member.name for member in plan.cohort),
     }
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any], say: Language) -> list[str]:
     return [
-        f"{key} was {worded(old.get(key))}, now {worded(new.get(key))}"
+        say(
+            "{name} was {before}, now {value}",
+            name=key,
+            before=worded(old.get(key), say),
+            value=worded(new.get(key), say),
+        )
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     ]
 
 
-def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
+def _parameter_lines(plan: Plan, names: Sequence[str], say: Language) -> Iterator[str]:
     """Each parameter that is not as usual, in words; then all others with their values."""
     declared = options_of(algorithm_class(plan.algorithm))
     usual, given = _usual(plan), _parameters(plan)
@@ -229,18 +231,37 @@ def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
         value, before = given[name], usual.get(name)
         if declared[name].kind is Knowledge:
             value = _by_name(value, names)
-        usually = "" if before == "" else f", usually {worded(before)}"  # a name has no usual one
-        yield printable(f"Parameter {name} is {worded(value)}{usually}. {declared[name].help}")
-    others = "All other parameters" if changed else "All parameters"
-    unchanged = [f"{key} {worded(each)}" for key, each in given.items() if key not in changed]
-    yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
+        said = {"name": name, "value": worded(value, say), "help": say(declared[name].help)}
+        yield printable(
+            say("Parameter {name} is {value}. {help}", **said)  # a name has no usual one
+            if before == ""
+            else say(
+                "Parameter {name} is {value}, usually {usual}. {help}",
+                usual=worded(before, say),
+                **said,
+            )
+        )
+    unchanged = [f"{key} {worded(each, say)}" for key, each in given.items() if key not in changed]
+    said = {"parameters": ", ".join(unchanged), "seed": str(plan.seed)}
+    yield printable(
+        say("All other parameters are as usual: {parameters}; random seed {seed}.", **said)
+        if changed
+        else say("All parameters are as usual: {parameters}; random seed {seed}.", **said)
+    )
 
 
-def changed_settings(plan: Plan) -> list[str]:
+def changed_settings(plan: Plan, say: Language = ENGLISH) -> list[str]:
     """Each parameter that is not as usual, in a few words."""
     usual = _usual(plan)
     return [
-        printable(f"{name} {worded(value)} (usually {worded(usual.get(name)) or 'empty'})")
+        printable(
+            say(
+                "{name} {value} (usually {usual})",
+                name=name,
+                value=worded(value, say),
+                usual=worded(usual.get(name), say) or say("empty"),
+            )
+        )
         for name, value in _parameters(plan).items()
         if value != usual.get(name)
     ]
@@ -267,17 +288,17 @@ def _by_name(value: Any, names: Sequence[str]) -> Any:
     return name.get(value, value)
 
 
-def worded(value: Any) -> str:
+def worded(value: Any, say: Language = ENGLISH) -> str:
     """A value of JSON as a person writes it."""
     match value:
         case None:
-            return "none"
+            return say("none")
         case bool():
-            return "yes" if value else "no"
+            return say("yes") if value else say("no")
         case dict():
-            return ", ".join(f"{key} {worded(each)}" for key, each in value.items() if each)
+            return ", ".join(f"{key} {worded(each, say)}" for key, each in value.items() if each)
         case [[*_], *_] | [tuple(), *_]:
-            return "; ".join(map(worded, value))
+            return "; ".join(worded(each, say) for each in value)
         case list() | tuple():
             return " ".join(map(str, value))
     return str(value)
@@ -291,6 +312,7 @@ def summary_lines(
     policy: Policy,
     before: Sequence[str] = (),
     spent: str = "",
+    say: Language = ENGLISH,
 ) -> list[str]:
     """Who asks, why, on what, what leaves, what it can show, for how long, and what is new.
 
@@ -298,61 +320,56 @@ def summary_lines(
     alphabets. ``account`` is what `plan_lines` says, ``before`` how each approved plan differs, and
     ``spent`` what secure tests found so far.
     """
-    columns = "the columns" if n_variables is None else f"all {counted(n_variables, 'column')}"
-    other = "" if plan.measured.everywhere else "Sites measured different ones. "
-    lines = [
-        *account[:2],
-        f"On what: {columns} of the study's schema. {other}Rows and names stay here. {SAME_ROWS}",
-    ]
+    columns = (
+        say("On what: the columns of the study's schema.")
+        if n_variables is None
+        else say.counted(
+            "On what: all {n} column of the study's schema.",
+            "On what: all {n} columns of the study's schema.",
+            n_variables,
+        )
+    )
+    other = [] if plan.measured.everywhere else [say("Sites measured different ones.")]
+    about = [columns, *other, say("Rows and names stay here."), say(SAME_ROWS)]
+    lines = [*account[:2], " ".join(about)]
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
     except CipherdagError:
         pass  # the account says that it is not installed here
     else:
-        changed = changed_settings(plan)
+        changed = say("; ").join(changed_settings(plan, say)) or say("all as usual")
+        opened = " ".join(sentences(algorithm.disclosures(), say))
+        promise = say(algorithm.concludes.promise) or say("computed totals.")
         lines += [
-            f"What leaves: {' '.join(sentences(algorithm.disclosures()))}",
-            f"Who sees it: {_seen(plan)}",
-            f"What the result can show: {algorithm.concludes.promise or 'computed totals.'}",
-            f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
+            say("What leaves: {sentences}", sentences=opened),
+            say("Who sees it: {sentences}", sentences=seen_sentences(plan, say)),
+            say("What the result can show: {promise}", promise=promise),
+            say("Settings: {settings}.", settings=changed),
         ]
-    most = f"{policy.max_rounds:,} rounds or {policy.max_values:,} values"
-    bits = spent and _sealed(declared(plan.algorithm, plan.parameters))
-    limit = f" Secure tests find {spent}." if bits else ""
+    ends = say(
+        "For how long: this site's policy ends the run after {rounds:,} rounds or {values:,} "
+        "values, if not before.",
+        rounds=policy.max_rounds,
+        values=policy.max_values,
+    )
+    bits = spent and opens_sealed(declared(plan.algorithm, plan.parameters))
+    limit = [say("Secure tests find {bits}.", bits=spent)] if bits else []
     return [
         *lines,
-        f"For how long: this site's policy ends the run after {most}, if not before.{limit}",
-        f"What differs from before: {_before(before)}",
-        *(line for line in account if line.startswith((LOOK, IMPOSSIBLE))),
+        " ".join([ends, *limit]),
+        say("What differs from before: {differences}", differences=_before(before, say)),
+        *(line for line in account if line.startswith((say(LOOK), say(IMPOSSIBLE)))),
     ]
 
 
-def _before(before: Sequence[str]) -> str:
+def _before(before: Sequence[str], say: Language) -> str:
     """How the plan differs from those approved before; of many the last alone."""
     if not before:
-        return FIRST_RUN
-    more = f" {counted(len(before) - 1, 'more run')} in the details." if before[1:] else ""
-    return f"{before[-1]}{more} Two runs together can show more than one."
-
-
-def _seen(plan: Plan) -> str:
-    """Who could read what, as far as protection and colluding parties go."""
-    kind, opens = protection_kind(plan.protection), declared(plan.algorithm, plan.parameters)
-    more = f" {LARGEST}" if _of_one(opens) else ""
-    more += f" {of_colluding_sites(len(plan.cohort))}" if _sealed(opens) else ""
-    if not kind.protects:
-        return f"answers leave {kind.left}, and the coordinator reads every site's.{more}"
-    seen = f"only what covers at least {sites_covered(plan)}"
-    return f"everybody sees {seen}. The coordinator sees no more, {_helped(plan, opens)}.{more}"
-
-
-def of_colluding_sites(n_sites: int) -> str:
-    """What sites that side with each other could read where tests open bits."""
-    if n_sites == TWO_SITES:
-        either = "The coordinator and one site together could read the other site's numbers."
-        return f"{either} The coordinator deals the comparisons, which nobody checks."
-    if n_sites == TWO_SITES + 1:
-        either = "Any two sites together could read the third one's numbers."
-        return f"{either} One site deals the comparisons, which nobody checks."
-    pairs = n_sites * (n_sites - 1) // 2
-    return f"Of {pairs} pairs of sites, 5 drawn by lot could together read the sums behind bits."
+        return say("this site has approved no other run yet.")
+    more = [
+        say.counted(
+            "{n} more run in the details.", "{n} more runs in the details.", len(before) - 1
+        )
+    ]
+    together = say("Two runs together can show more than one.")
+    return " ".join([before[-1], *more[: len(before) - 1], together])

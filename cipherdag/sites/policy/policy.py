@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError, SiteNotReadyError
+from cipherdag.pages.language import LANGUAGES
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_survivors, min_group_size
 from cipherdag.questions.question import Question, question_kinds
@@ -37,7 +38,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 # the sum over one site is that site's own answer
 _SMALLEST = {"min_sites": 2, "min_sites_bits": 2, "approvers": 1}
 _LARGEST = 2**53
-_ONE_OF = {"reveal": ("bits", "sums")}
+_ONE_OF = {"reveal": ("bits", "sums"), "language": LANGUAGES}
 _COMMENTS = {
     "algorithms": "Algorithms this site takes part in.",
     "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
@@ -60,6 +61,7 @@ _COMMENTS = {
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
     "approve_runs": '"manual": each run waits for `cipherdag site approve`; or "automatic".',
     "approvers": "How many persons must approve a run, each by name.",
+    "language": f"Of the plans that a person reads here: {', '.join(LANGUAGES)}.",
     "parameters": 'Rules on parameters, such as "alpha 0.001..0.1" or "evidence vote|pooled".',
     "purposes": "Purposes it takes part for, word by word; all, if none is named.",
     "max_runs": "Most runs over the same schema: ten plans with ten alphas show what one does not.",
@@ -94,6 +96,7 @@ class Policy:
         min_cell_size: Smallest count that a pooled count may come from.
         approve_runs: Whether a person of the site approves each run (``manual``).
         approvers: How many persons must approve a run.
+        language: In which a plan is said to the people who decide on it, one of `LANGUAGES`.
         parameters: Rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C"; when a
             policy is read, some algorithm has to have a parameter of this name.
         purposes: The purposes that a plan may have; any, if empty.
@@ -125,6 +128,7 @@ class Policy:
     max_values_per_day: int = 2_000_000_000
     approve_runs: Literal["automatic", "manual"] = "manual"
     approvers: int = 1
+    language: str = "en"
     parameters: frozenset[str] = frozenset()
     purposes: frozenset[str] = frozenset()
     max_runs: int = 50

@@ -20,6 +20,7 @@ import numpy as np
 from cipherdag.arrays import IndexArray
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.pages.files import from_json, to_json
+from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
 from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.question import Question
@@ -179,14 +180,19 @@ class BitBudget:
                 ) from error
         return self._spent
 
-    @property
-    def sentence(self) -> str:
+    def sentence(self, say: Language = ENGLISH) -> str:
         """What was found so far of the two columns of which most was, and what may be."""
-        said = f"of any two columns at most {self._most:,} bits over all runs"
+        most = say("of any two columns at most {n:,} bits over all runs", n=self._most)
         if not self.spent:
-            return f"{said}; none so far"
-        (first, second), most = self.spent.most_common(1)[0]
-        return f"{said}; so far {most:,} at most, of '{first}' and '{second}'"
+            return say("{limit}; none so far", limit=most)
+        (first, second), n = self.spent.most_common(1)[0]
+        return say(
+            "{limit}; so far {n:,} at most, of '{first}' and '{second}'",
+            limit=most,
+            n=n,
+            first=first,
+            second=second,
+        )
 
 
 def _by_pair(columns: Sequence[str], rows: IndexArray) -> dict[tuple[str, str], int]:

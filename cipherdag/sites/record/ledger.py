@@ -47,6 +47,7 @@ class ReleaseKind:
 
 
 CLOSED_RUN = "closed"
+LABEL_POSITIONS, RELATIONS = "label-positions", "relations"
 SAME_ROWS = "All see whether the rows are those of an earlier run."
 _KINDS = (
     ReleaseKind(
@@ -74,12 +75,12 @@ _KINDS = (
         operations=("sealed", "linked"),
     ),
     ReleaseKind(
-        "label-positions",
+        LABEL_POSITIONS,
         "positions of the labels among the identifiers",
         "The same at every site, seen by the coordinator.",
     ),
     ReleaseKind(
-        "relations",
+        RELATIONS,
         "which variables the schema says to follow from others, by position",
         "The same at every site, seen by the coordinator.",
     ),

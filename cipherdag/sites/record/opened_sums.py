@@ -109,6 +109,10 @@ class OpenedSums:
         sessions = {done.session for done in self._sums if done.schema == self._schema}
         return len(sessions - {but.hex()})
 
+    def reads(self, session: str) -> bool:
+        """False if a run opened sums over another schema than this one."""
+        return all(each.schema == self._schema for each in self._sums if each.session == session)
+
     def accept(self, session: bytes) -> None:
         """A person of the site approved this run, told that its sites differ from earlier ones."""
         self._accepted.add(session.hex())

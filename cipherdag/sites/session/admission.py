@@ -217,9 +217,10 @@ class Admission:
             if list(plan.names) != sorted(plan.names):  # roles would follow from the order
                 raise CohortError("the cohort's sites do not stand in the order of their names")
             self.policy.check_plan(plan, runs=self.sums.runs(but=plan.session))
-            self._check_approval(plan, self.folder.approvals)
-        if plan.session in self.seen:
+        if plan.session in self.seen:  # nor is anybody asked: it would forget who decided on it
             raise ReplayError(OPENED_BEFORE)
+        if self.folder is not None:
+            self._check_approval(plan, self.folder.approvals)
         self._check_run(plan)
         self.policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
         check_group_sizes(plan.cohort, self.policy.min_group_size(plan))

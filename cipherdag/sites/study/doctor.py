@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cipherdag.errors import CipherdagError, DataError, LedgerError, UnreadableDataError
+from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
@@ -235,7 +236,7 @@ def _suspicions(table: SiteTable) -> CheckResult:
     return CheckResult("odd values", "warn", _listed([*odd], "; "), fix)
 
 
-def question_of_visits(site: SiteFolder) -> list[str]:
+def question_of_visits(site: SiteFolder, say: Language = ENGLISH) -> list[str]:
     """What the person who approves a run is asked until the schema says whose rows they are.
 
     At most one sentence; none where the data cannot be read, which a run says of itself.
@@ -250,8 +251,12 @@ def question_of_visits(site: SiteFolder) -> list[str]:
     except DataError:
         return []
     odd = _repeated(table, source)
-    asked = "may say whose visit a row is, and every row would count as a person. See site check."
-    return [f"LOOK: {_listed(odd, ' or ')} {asked}"] if odd else []
+    asked = say(
+        "{columns} may say whose visit a row is, and every row would count as a person. See site "
+        "check.",
+        columns=_listed(odd, f" {say('or')} "),
+    )
+    return [f"{say('LOOK:')} {asked}"] if odd else []
 
 
 def _repeated(table: SiteTable, source: TableSource) -> list[str]:

@@ -31,6 +31,7 @@ from typing import Self
 import msgspec
 
 from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError, UnreadableDataError
+from cipherdag.pages.language import Language, language
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.secrecy import open_to_others
 from cipherdag.protocol.plan import Plan
@@ -214,6 +215,10 @@ class SiteFolder:
     def policy(self) -> Policy:
         """The content of ``policy.toml``."""
         return Policy.load(self.policy_path)
+
+    def language(self, code: str | None = None) -> Language:
+        """The language of a code, or the one that the policy names."""
+        return language(code or self.policy().language)
 
     def policy_in(self, study: Study) -> Policy:
         """The policy, or the study's rules where these are stricter."""

@@ -20,7 +20,7 @@ from cipherdag.errors import SchemaError
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")  # Persian and Indic words are spelt with them
-_ALPHABETS = frozenset(
+ALPHABETS = frozenset(
     ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
 )
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -85,7 +85,7 @@ def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
 
 def _alphabets(word: str) -> set[str]:
     first_words = {unicodedata.name(letter, "").split(" ")[0] for letter in word}
-    return {each.title() for each in first_words & _ALPHABETS}
+    return {each.title() for each in first_words & ALPHABETS}
 
 
 def visible(text: str) -> str:

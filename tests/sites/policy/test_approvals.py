@@ -341,6 +341,17 @@ def test_what_has_expired_is_forgotten_the_oldest_first(approvals, monkeypatch):
     assert [run.plan.seed for run in approvals.runs()] == list(range(3, 23))
 
 
+def test_what_was_decided_is_never_forgotten(approvals, monkeypatch):
+    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_STORED_RUNS", 5)
+    decided = plan()
+    asked(approvals, decided)
+    approve(approvals, decided)
+    for number in range(1, 9):
+        approvals.clock.now += 2 * EXPIRES
+        asked(approvals, plan(seed=number))
+    assert [run.plan.seed for run in approvals.runs()] == [0, 5, 6, 7, 8]
+
+
 def test_a_denial_outlives_any_number_of_other_runs(approvals, monkeypatch):
     monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_STORED_RUNS", 5)
     denied = plan()

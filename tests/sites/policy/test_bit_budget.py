@@ -31,7 +31,7 @@ def test_bits_of_a_pair_end_at_the_limit_whatever_the_schema(tmp_path):
     with pytest.raises(PolicyRefusedError, match="6 bits about 'age' and 'stroke' would be found"):
         other.spend(b"run 3", asked([2, 0], levels=(0.2, 0.02)), EVERYONE)
     assert BitBudget(POLICY, path).spent == other.spent
-    assert "so far 4 at most, of 'age' and 'stroke'" in other.sentence
+    assert "so far 4 at most, of 'age' and 'stroke'" in other.sentence()
 
 
 def test_an_attempt_that_is_repeated_counts_once(tmp_path):
@@ -43,7 +43,7 @@ def test_an_attempt_that_is_repeated_counts_once(tmp_path):
 
 def test_a_count_that_cannot_be_read_stops_the_site(tmp_path):
     path = tmp_path / "bits.jsonl"
-    assert "none so far" in BitBudget(POLICY, path).sentence
+    assert "none so far" in BitBudget(POLICY, path).sentence()
     path.write_text("{}\n", "utf-8")
     with pytest.raises(SiteNotReadyError, match="what was found before is not known"):
         _ = BitBudget(POLICY, path).spent

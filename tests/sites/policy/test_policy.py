@@ -94,6 +94,8 @@ def test_the_file_names_every_limit_with_its_default():
         'protections = ["maskng"]',
         'questions = ["edge-vote"]',
         'approve_runs = "yes"',
+        'language = "it"',
+        "language = 49",
         "approve_runs = false",
         "[table]\nmin_sites = 3",
         "min_sites",
