@@ -78,7 +78,9 @@ def plan_lines(
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan, names)
-        lines += [f"Disclosed: {sentence}" for sentence in sentences(algorithm.disclosures())]
+        lines += [
+            f"Disclosed: {sentence}" for sentence in sentences(algorithm.disclosed(plan.visits))
+        ]
         first = None
         if n_variables is not None:
             facts = plan_facts(plan, n_variables, labels, determined)
@@ -172,12 +174,12 @@ def _lacking_lines(plan: Plan) -> list[str]:
 
 
 def _visit_lines(plan: Plan) -> list[str]:
-    """The line on sites whose rows are visits of patients, and what is disclosed of these."""
+    """The line on sites whose rows are visits of patients."""
     names = ", ".join(member.name for member in plan.cohort if member.visits > 1)
     if not names:
         return []
-    counted = "The number of patients of all sites is disclosed; keys of patients stay here."
-    return [f"Rows are visits of patients, of each {plan.visits} at most: {names}. {counted}"]
+    said = "Rows are visits of patients, of each {} at most: {}. Keys of patients stay here."
+    return [said.format(plan.visits, names)]
 
 
 def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
