@@ -71,6 +71,13 @@ class Restricted(Often):
         return Often.federation(self, **({"policy": policy} | changes))
 
 
+class Visits(Often):
+    """Its rows are visits of patients, whom a column names."""
+
+    def federation(self, **changes):
+        return Often.federation(self, **({"patient": "patient"} | changes))
+
+
 @cache
 def ran(trial, protection):
     return Trial.run(trial, protection=protection)
@@ -191,12 +198,29 @@ def followed_closely():
 
 
 @cache
+def followed_again():
+    """Sites of patients with three rows each, which have an age and an arm in common."""
+    data = {}
+    for part, (name, own) in enumerate(followed().items()):
+        rng = np.random.default_rng((8, part))
+        whose = np.repeat(np.arange(len(own) // 3), 3)
+        shared = own.iloc[: len(whose)].assign(patient=whose)
+        shared[["3", "4"]] = own[["3", "4"]].to_numpy()[whose]
+        data[name] = shared.iloc[rng.permutation(len(whose))]
+    return Visits(algorithm=Survival(time="1", event="2", adjust=("3", "4")), data=data)
+
+
+@cache
 def described_closely():
     """The same sites, whose categories and marks are counted by comparisons alone."""
     return Restricted(algorithm=Describe(), data=followed_closely().data)
 
 
-COUNTED = {"survival verdicts": followed_closely, "describe verdicts": described_closely}
+COUNTED = {
+    "survival verdicts": followed_closely,
+    "describe verdicts": described_closely,
+    "survival by patient": followed_again,
+}
 
 
 @cache
@@ -220,7 +244,7 @@ def replayed(name):
 
 
 REPLAYED = (
-    [*ALGORITHMS, "fedfci rfci"]
+    [*ALGORITHMS, "fedfci rfci", "survival by patient"]
     + [
         f"fedpc {evidence}"
         for evidence in parameters_of(FedPC)["evidence"].choices
