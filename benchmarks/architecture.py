@@ -41,7 +41,7 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 15414,
+    "algorithms": 15415,
     "audit": 1427,
     "cli": 4608,
     "deployment": 1841,
@@ -52,7 +52,7 @@ BUDGETS = {
     "privacy": 5116,
     "program": 407,
     "protocol": 5682,
-    "questions": 5941,
+    "questions": 5942,
     "results": 1468,
     "sites": 25692,
     "statistics": 1801,

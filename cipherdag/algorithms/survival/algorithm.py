@@ -78,7 +78,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        Of rows at risk and events it follows how many rows end in a bin without the event.
+        Of rows at risk and events it follows how many rows end in a bin without the event. Products
+        by patient are of pairs of rows, too; small counts of such pairs are not looked at.
     """
 
     name: ClassVar[str] = "survival"

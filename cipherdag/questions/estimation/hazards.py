@@ -39,8 +39,9 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     With ``by_site`` the answer has, of each coefficient and then of its change from the first event
     to the last, what one Newton step over the site's rows alone makes of it: 1 over the variance,
-    that times the step, and times its square; and whether the site has events enough to tell. A
-    site that restricts small counts perturbs steps by up to a quarter of their standard error.
+    that times the step, and times its square; and whether the site has events enough to tell.
+    Variances are by patient where these have several rows. A site that restricts small counts
+    perturbs steps by up to a quarter of their standard error.
 
     Attributes:
         predictors: Positions, in the order of the coefficients.
