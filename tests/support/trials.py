@@ -185,6 +185,7 @@ CLOSED = [
     *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
     "fedboss verdicts",
     "fedboss of any columns verdicts",
+    "fedpc by patient verdicts",
     "survival verdicts",
     "describe verdicts",
 ]
@@ -216,10 +217,21 @@ def described_closely():
     return Restricted(algorithm=Describe(), data=followed_closely().data)
 
 
+@cache
+def wards_again():
+    """Four sites whose patients have two rows each, to test by bits."""
+    data = {}
+    for name, own in wards(4).items():
+        whose = np.arange(len(own)) // 2
+        data[name] = own.assign(patient=whose)
+    return Visits(algorithm=FedPC(reveal="bits"), data=data)
+
+
 COUNTED = {
     "survival verdicts": followed_closely,
     "describe verdicts": described_closely,
     "survival by patient": followed_again,
+    "fedpc by patient verdicts": wards_again,
 }
 
 
