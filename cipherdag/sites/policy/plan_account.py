@@ -174,12 +174,12 @@ def _lacking_lines(plan: Plan) -> list[str]:
 
 
 def _visit_lines(plan: Plan) -> list[str]:
-    """The line on sites whose rows are visits of patients."""
+    """The line on sites whose rows are visits of patients, and what is disclosed of these."""
     names = ", ".join(member.name for member in plan.cohort if member.visits > 1)
     if not names:
         return []
-    said = "Rows are visits of patients, of each {} at most: {}. Keys of patients stay here."
-    return [said.format(plan.visits, names)]
+    counted = "The number of patients of all sites is disclosed; keys of patients stay here."
+    return [f"Rows are visits of patients, of each {plan.visits} at most: {names}. {counted}"]
 
 
 def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
@@ -313,7 +313,7 @@ def summary_lines(
     else:
         changed = changed_settings(plan)
         lines += [
-            f"What leaves: {' '.join(sentences(algorithm.disclosures()))}",
+            f"What leaves: {' '.join(sentences(algorithm.disclosed(plan.visits)))}",
             f"Who sees it: {_seen(plan)}",
             f"What the result can show: {algorithm.concludes.promise or 'computed totals.'}",
             f"Settings: {'; '.join(changed) if changed else 'all as usual'}.",
