@@ -1,4 +1,4 @@
-"""Levels and power of the default test where rows are visits of patients.
+"""Levels, power and coverage where rows are visits of patients.
 
     python benchmarks/patients.py --out benchmarks/results/patients
 
@@ -25,7 +25,7 @@ from measuring import add_line, parser, read_lines, write_report
 from plain_runs import driven
 from scipy.stats import norm
 
-from cipherdag import Federation
+from cipherdag import Federation, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.evidence.options import EvidenceSettings
@@ -128,6 +128,22 @@ GRAPHS = {
 }
 """Where FedBOSS is run; the last two have a chain of effects, which is to be found."""
 OF_CHAIN = {"numbers": 0.08, "4 x 4": 0.5}
+FOLLOWED, CATEGORIES = ("age", "died", "drug", "months"), (0, 2, 2, 0)
+HAZARDS = {"drug": 0.4, "age": 0.3}
+"""Logarithms of the ratios of hazards of rows, whoever's they are."""
+STABLE = 0.5
+"""Exponent of the frailty that leaves hazards of rows proportional; Kendall's tau is 1 less it."""
+FRAILTY = {
+    "3 x 15, uneven": World(3, 15, "uneven", 0.5, 0.5),
+    "3 x 30, five": World(3, 30, "five", 0.5, 0.5),
+    "3 x 100, uneven": World(3, 100, "uneven", 0.5, 0.5),
+    "10 x 30, half once": World(10, 30, "half once", 0.5, 0.5),
+    "3 x 100, five, no frailty": World(3, 100, "five", 0.5, 0.5),
+    "3 x 30, recurrent, no effect": World(3, 30, "recurrent", 0.5, 0.5),
+    "3 x 100, recurrent, no effect": World(3, 100, "recurrent", 0.5, 0.5),
+}
+"""Where hazard ratios are estimated."""
+OF_RATIOS = (*HAZARDS, "said to differ between sites", "said to change over time")
 SLOPES = {"numbers": 0.06, "2 x 2": 0.1, "4 x 4": 0.09, "4 x number": 0.07}
 """Of y on x where power is measured."""
 
@@ -137,6 +153,7 @@ def main() -> None:
     options.add_argument("--tests", type=int, default=10_000, help="tests of every cell")
     options.add_argument("--mixed", type=int, default=4000, help="tests of numbers with categories")
     options.add_argument("--runs", type=int, default=200, help="of each effect; 0: none")
+    options.add_argument("--frailty", type=int, default=1000, help="of hazard ratios; 0: none")
     options.add_argument("--graphs", type=int, default=200, help="of each learnt by scores")
     options.add_argument("--worlds", nargs="+", default=[*WORLDS, *INDEPENDENT])
     options.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
@@ -167,8 +184,16 @@ def main() -> None:
             held = coverage(estimator, options.runs, options.seed)
             cases.append({"world": "effect", "kind": estimator, "tests": options.runs, **held})
             add_line(options.lines, cases[-1])
+    for world in FRAILTY if options.frailty else ():
+        if (f"frailty, {world}", "drug") in done or time.monotonic() - begun > options.seconds:
+            continue
+        for kind, rates in hazards(world, options.frailty, options.seed).items():
+            case = {"world": f"frailty, {world}", "kind": kind, "tests": options.frailty, **rates}
+            cases.append(case)
+            add_line(options.lines, case)
     cells += [(f"FedBOSS, {world}", kind) for world, kind in product(GRAPHS, OF_CHAIN)]
     cells += [("effect", estimator) for estimator in ESTIMATORS]
+    cells += [(f"frailty, {world}", kind) for world, kind in product(FRAILTY, OF_RATIOS)]
     cases.sort(key=lambda case: cells.index((case["world"], case["kind"])))
     write_report(
         options.out, "patients", {"alpha": ALPHA, "seed": options.seed, "cases": cases}, markdown
@@ -370,6 +395,78 @@ def coverage(estimator: str, runs: int, seed: int) -> dict[str, float]:
     return {"by_patient": float(by_patient), "by_row": float(by_row)}
 
 
+def followed_rows(rng, world: World, *, frailty: bool):
+    """Columns `FOLLOWED` of a site, with times until an event, and the patient of each row.
+
+    Patients share a frailty. Hazards of rows are in the ratios `HAZARDS`, whatever a patient's
+    other rows: a positive stable frailty leaves hazards proportional (Hougaard, Biometrika 73
+    (1986) 387-396). Where events recur until a patient is no longer followed, a row begins with
+    each, frailty is of variance 1, and the ratios are 1.
+    """
+    size, recurrent = world.patients, world.visits == "recurrent"
+    visits = np.full(size, MAX_VISITS) if recurrent else visits_of(rng, world)
+    drug = rng.integers(0, 2, size)
+    age = latent(rng, visits, world, 1)[:, 0]
+    whose = np.repeat(np.arange(size), visits)
+    shared, share = np.ones(size), STABLE if frailty else 1.0
+    if recurrent:
+        shared = rng.exponential(size=size)
+    elif frailty:
+        # Kanter's: of the stable law whose Laplace transform is exp(-s^a)
+        angle, wait = rng.uniform(0.0, math.pi, size), rng.exponential(size=size)
+        shared = np.sin(share * angle) / np.sin(angle) ** (1.0 / share)
+        shared *= (np.sin((1.0 - share) * angle) / wait) ** ((1.0 - share) / share)
+    effect = HAZARDS["drug"] * drug[whose] + HAZARDS["age"] * age
+    hazard = shared[whose] * np.exp(0.0 if recurrent else effect / share)
+    waits = rng.exponential(1.0 / hazard)
+    if recurrent:
+        last = rng.uniform(1.0, 6.0, size)[whose]
+        first = np.concatenate([np.cumsum(each) - each for each in np.split(waits, size)])
+        lost = np.maximum(last - first, 0.0)
+    else:
+        lost = rng.exponential(2.0, len(waits))
+    columns = np.column_stack([age, waits <= lost, drug[whose], np.minimum(waits, lost)])
+    return columns[lost > 0.0], whose[lost > 0.0]
+
+
+def hazards(world: str, runs: int, seed: int) -> dict[str, dict[str, float]]:
+    """How often intervals of 95 % hold each ratio, and it is falsely said to differ or change."""
+    rng = np.random.default_rng((seed, zlib.crc32(f"{world} frailty".encode())))
+    shape, asked = FRAILTY[world], Survival(time="months", event="died", adjust=tuple(HAZARDS))
+    truth = dict.fromkeys(HAZARDS, 0.0) if shape.visits == "recurrent" else HAZARDS
+    frailty, answered = "no frailty" not in world, []
+    for _ in range(runs):
+        parts = [followed_rows(rng, shape, frailty=frailty) for _ in range(shape.sites)]
+        each = []
+        for by_patient in (True, False):
+            sites = [
+                VisitSite(rows, CATEGORIES, whose) if by_patient else Site(rows, CATEGORIES)
+                for rows, whose in parts
+            ]
+            facts = Facts(
+                n_variables=len(FOLLOWED),
+                n_sites=len(sites),
+                names=FOLLOWED,
+                min_contributors=FEWEST,
+                present=Presence(len(sites)),
+                visits=MAX_VISITS if by_patient else 1,
+            )
+            analysis = asked.conclude(driven(asked.ask(facts), sites), facts)
+            held = [
+                one.log_ratio is not None
+                and abs(one.log_ratio - truth[one.column]) <= WIDTH * one.deviation
+                for one in analysis.model.ratios
+            ]
+            warned = " ".join(asked.report(analysis).warnings)
+            each.append([*held, "differ by more than chance" in warned, "over time (p" in warned])
+        answered.append(each)
+    shares = np.mean(answered, axis=0)
+    return {
+        kind: {"by_patient": float(by_patient), "by_row": float(by_row)}
+        for kind, by_patient, by_row in zip(OF_RATIOS, *shares, strict=True)
+    }
+
+
 def ratio(case: dict) -> float:
     return case["by_patient"] / max(case["by_row"], 1e-9)
 
@@ -418,7 +515,16 @@ def markdown(report: dict) -> str:
     heads = ["FedBOSS, 6 columns", "columns", "pairs joined, by patients", "by rows", "graphs"]
     parts += ["", *table(heads, graphs)]
     heads = ["effect, 3 x 100 patients", "intervals that hold it, by patients", "by rows", "runs"]
-    return "\n".join([*parts, "", *table(heads, held)]) + "\n"
+    parts += ["", *table(heads, held)]
+    ratios = [
+        [case["world"].removeprefix("frailty, "), case["kind"]]
+        + [f"{each:.3f}" for each in (case["by_patient"], case["by_row"])]
+        + [case["tests"]]
+        for case in cases
+        if case["world"].startswith("frailty")
+    ]
+    heads = ["hazard ratios", "share of intervals, or runs", "by patients", "by rows", "runs"]
+    return "\n".join([*parts, "", *table(heads, ratios)]) + "\n"
 
 
 if __name__ == "__main__":

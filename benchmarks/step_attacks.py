@@ -32,7 +32,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.questions.estimation.effect_stages import Contribution, ModelSteps
 from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.questions.estimation.survival import HazardSteps
+from cipherdag.questions.estimation.hazards import HazardSteps
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.site_view import SiteView

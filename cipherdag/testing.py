@@ -148,13 +148,13 @@ def order_changes_nothing(trial: Trial) -> None:
 
 def opens_only_what_it_declares(trial: Trial) -> None:
     """A question declares all that it opens; its kind and the algorithm declare that, too."""
-    _, _, heard = _heard(trial)
+    facts, _, heard = _heard(trial)
     for part in (part for question, _ in heard for part in question.parts):
         silent = [each for each in part.encodings if each.length and not each.discloses]
         assert not silent, f"nobody declares some of {part.label}"
         for who, declared in (
             (f"kind {part.kind}", disclosed_by(part.kind)),
-            (trial.algorithm.title, trial.algorithm.disclosures()),
+            (trial.algorithm.title, trial.algorithm.disclosed(facts.visits)),
         ):
             undeclared = sorted({each.quantity for each in {*part.disclosures} - {*declared}})
             assert not undeclared, f"{who} does not declare {'; '.join(undeclared)}"

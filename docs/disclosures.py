@@ -86,8 +86,8 @@ def leak_table() -> str:
         declared = [{*each.disclosures()} for each in algorithms]
         rows.append(_row(name, joined(*(d - first if CATEGORIES in d else d for d in declared))))
     again = f"\nWith `bootstrap`, besides: {' '.join(sentences(Resampled.discloses))}"
-    patients = " ".join(sentences(sums(Quantity.PATIENTS)))
-    again += f" Where rows are visits of patients: {patients}\n"
+    patients, besides = (" ".join(sentences([each])) for each in Survival.of_visits)
+    again += f" Where rows are visits of patients: {patients} With Survival, too: {besides}\n"
     heads = "| a run discloses at most | exact sums over all sites | one bit each | otherwise |"
     return "\n".join([heads, "|---|---|---|---|", *rows]) + "\n" + again
 

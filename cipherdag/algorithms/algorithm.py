@@ -27,7 +27,7 @@ from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import ColumnTypes
-from cipherdag.questions.disclosure import Disclosure
+from cipherdag.questions.disclosure import Disclosure, Quantity, sums
 from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import BY_PATIENT, Asking, Outcome
 
@@ -158,6 +158,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         concludes: Type of its conclusions.
         takes_overlap: Whether sites may lack variables with some of its parameters.
         takes_visits: Whether rows may be visits of patients with any of its parameters.
+        of_visits: What it discloses besides where rows are visits of patients.
         published: The parameters of its paper (``paper``) or of its authors' program (``code``);
             see `as_published`.
     """
@@ -173,6 +174,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     concludes: ClassVar[type[Finding]] = LearntGraph
     takes_overlap: ClassVar[bool] = False
     takes_visits: ClassVar[bool] = False
+    of_visits: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.PATIENTS)
     published: ClassVar[Mapping[str, Published]] = {}
 
     @classmethod
@@ -295,6 +297,10 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         They include what each of its questions discloses; the columns and earlier sums may decide
         which questions are asked.
         """
+
+    def disclosed(self, visits: int) -> tuple[Disclosure, ...]:
+        """The `disclosures` of a run in which a patient has so many rows at most."""
+        return (*self.disclosures(), *(self.of_visits if visits > 1 else ()))
 
     @property
     def most_rounds(self) -> int | None:

@@ -10,7 +10,7 @@ from cipherdag.findings.axes import Estimate, Forest
 from cipherdag.findings.effect import BetweenSites
 from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.numerals import probability, ranged, shown
+from cipherdag.pages.numerals import counted, probability, ranged, shown
 
 ALL_ROWS = "all"
 ROUNDED = "Counts were disclosed in whole units of {} rows, and are ranges; intervals cover them."
@@ -150,7 +150,7 @@ class HazardModel(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class SurvivalAnalysis(Finding):
-    """Curves, and what makes the event come faster.
+    """Curves, and what makes the event come faster; of rows that are visits the latter alone.
 
     Attributes:
         event: Column that says whether the event ended them.
@@ -195,7 +195,7 @@ class SurvivalAnalysis(Finding):
     def group_names(self) -> tuple[str, ...]:
         """The names of the groups, in the order of `curves`."""
         if not self.by:
-            return (ALL_ROWS,)
+            return (ALL_ROWS,)[: len(self.curves)]
         return tuple(self.dictionary.category(self.by, k) for k in range(len(self.curves)))
 
     @property
@@ -237,6 +237,8 @@ class SurvivalAnalysis(Finding):
 
     @property
     def headline(self) -> str:
+        if not self.curves:
+            return f"{counted(len(self._ratios), 'ratio')} of hazards ({self.event_name})"
         return f"{ranged(*self._total('ended'))} events ({self.event_name})"
 
     @property
@@ -269,11 +271,10 @@ class SurvivalAnalysis(Finding):
         del n_sites  # those that were asked are counted
         least, most = self._total("rows")
         of = f" of {self.all_rows:,}" if most < self.all_rows else ""
-        until = f"up to {self.time} {self.edges[-1]:g}"
         rows = f"{ranged(least, most)}{of} rows of {self.n_sites} sites"
-        head = f"{rows}, event: {self.event_name}, {until}:"
         groups = [(row[0], _line(self.time, row)) for row in self.cells("groups")]
-        lines = ["", head, *aligned(groups)]
+        ends = f"event: {self.event_name}, up to {self.time} {max(self.edges, default=0.0):g}"
+        lines = ["", f"{rows}, {ends}:", *aligned(groups)] if groups else []
         lines += [ROUNDED.format(self.rounded_to)] if self.rounded_to > 1 else []
         lines += ["", *self.test_lines] if self.test or self.together else []
         ratios = [

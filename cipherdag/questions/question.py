@@ -31,13 +31,15 @@ MAX_REPLICATES = 1000
 """Most resamples of its rows that a site draws in a run."""
 BY_PATIENT = (
     'Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), FedBOSS within sites, '
-    "Effect or Describe. Or give the site one row a patient: for Survival the first event of each."
+    "Effect, Survival or Describe. Or give the site one row a patient."
 )
 """What to do where an algorithm takes rows for persons, and they are visits of patients."""
 MOST_VISITS = 1000
 """Most rows of a patient that a plan may declare."""
 PATIENTS_COUNTED = "patients"
 """What ledgers add where rows are visits, and patients are counted, too."""
+PARTS_COUNTED = "parts-of-patients"
+"""What ledgers add where products of patients' parts are asked for."""
 KINDS_ALONE = "column-kinds"
 """What ledgers call a question on kinds of columns that asks for no location of any number."""
 

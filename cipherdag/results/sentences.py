@@ -14,6 +14,7 @@ from cipherdag.questions.disclosure import Disclosure, Quantity, Whose, joined, 
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import (
     KINDS_ALONE,
+    PARTS_COUNTED,
     PATIENTS_COUNTED,
     Resampled,
     question_kinds,
@@ -28,6 +29,7 @@ DISCLOSED = {
     **{tag: kind.discloses for tag, kind in question_kinds().items()},
     KINDS_ALONE: Columns(n_variables=1, order=True, few=True, marks=False).disclosures,
     PATIENTS_COUNTED: sums(Quantity.PATIENTS),
+    PARTS_COUNTED: sums(Quantity.SPREAD, Quantity.SITES),
 }
 """By kind of question, as ledgers call it, what it discloses at most."""
 CLOSED = {tag for tag, said in DISCLOSED.items() if any(each.sealed for each in said)}
@@ -78,8 +80,9 @@ def disclosed_by(kinds: str, declared: Opened = ()) -> tuple[Disclosure, ...]:
     named = {*kinds.split("+")}
     opened = named & {*CLOSED, tag_of(Resampled)} if named & CLOSED else named
     most = joined(*(DISCLOSED.get(kind, ()) for kind in opened))
-    counted = DISCLOSED[PATIENTS_COUNTED] if PATIENTS_COUNTED in named else ()
-    return tuple(each for each in most if each in {*declared, *counted}) or most
+    counted = joined(*(DISCLOSED[each] for each in named & {PATIENTS_COUNTED, PARTS_COUNTED}))
+    said = {*declared, *counted} if declared else {*most}
+    return tuple(each for each in most if each in said) or most
 
 
 def phrase(kinds: str, declared: Opened = ()) -> str:

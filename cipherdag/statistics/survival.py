@@ -314,13 +314,22 @@ class HazardFit(NewtonAscent):
     """A `HazardFit` is the ascent of the log partial likelihood of a Cox model.
 
     ``null`` is that of coefficients of 0; deviations are 0 where one is not determined, and those
-    that are ``separated`` have no finite maximum (monotone likelihood).
+    that are ``separated`` have no finite maximum (monotone likelihood). The ``inverse`` is of minus
+    the Hessian, the ``covariance`` that of `spread`; empty before.
     """
 
     tolerance: float = ESTIMATE_TOLERANCE
     null: float = -np.inf
     deviations: FloatVector = field(default_factory=lambda: np.zeros(0))
     separated: BoolVector = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    inverse: FloatMatrix = field(default_factory=lambda: np.zeros((0, 0)))
+    covariance: FloatMatrix = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def spread(self, products: FloatMatrix) -> None:
+        """Take deviations from products of the gradient's independent parts, shape (m, m)."""
+        across = product(self.inverse, products)
+        self.covariance = product(across, np.ascontiguousarray(self.inverse.T))
+        self.deviations = np.sqrt(np.maximum(self.covariance.diagonal(), 0.0))
 
     def update(self, value: float, gradient: FloatVector, hessian: FloatMatrix) -> None:
         """Accept the proposed step, or halve it, given the derivatives at `proposed`."""
@@ -337,8 +346,8 @@ class HazardFit(NewtonAscent):
         if not self.separated.any():
             self.coefficients = self.coefficients + step
             self.value += max(self._gain, 0.0)
-        variances = [newton_step(hessian, unit)[0] @ unit for unit in np.eye(len(step))]
-        self.deviations = np.sqrt(np.maximum(variances, 0.0))
+        self.inverse = np.array([newton_step(hessian, unit)[0] for unit in np.eye(len(step))])
+        self.deviations = np.sqrt(np.maximum(self.inverse.diagonal(), 0.0))
         self.finished = True
 
 

@@ -101,8 +101,17 @@ def test_every_variant_opens_only_what_it_declares(variant):
     opens_only_what_it_declares(Trial(algorithm=algorithm, data=data))
 
 
-def test_rounded_counts_open_only_what_is_declared():
-    opens_only_what_it_declares(replayed("survival verdicts"))
+@pytest.mark.parametrize("name", ["survival verdicts", "survival by patient"])
+def test_survival_opens_only_what_is_declared(name):
+    opens_only_what_it_declares(replayed(name))
+
+
+def test_a_plan_of_visits_says_what_is_told_of_patients():
+    by_patient = replayed("survival by patient")
+    visits, persons = (approved(by_patient.algorithm, most) for most in (50, 1))
+    for each in (Quantity.PATIENTS, Quantity.SPREAD):
+        assert all(each in account for account in visits)
+        assert not any(each in account for account in persons)
 
 
 def named(text):
@@ -114,10 +123,10 @@ def named(text):
     return found
 
 
-def approved(algorithm):
+def approved(algorithm, visits=1):
     """What a person reads who decides on a plan, in the details and in the summary."""
     plan = make_plan(
-        [Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3)],
+        [Member(name=f"hospital-{k}", identity=bytes([k]) * 32, visits=visits) for k in range(3)],
         algorithm=algorithm.name,
         parameters=msgspec.to_builtins(algorithm),
         program=program_digest(algorithm.name),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cipherdag import CausalGraph, Federation, FedPC, Policy
+from cipherdag import CausalGraph, Federation, FedPC, Policy, Survival
 from cipherdag.algorithms.describe.algorithm import Describe
 from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
@@ -119,7 +119,26 @@ def test_an_effect_has_wider_intervals_by_patients():
     assert by_patient.error > 1.3 * by_row.error
 
 
-def test_no_byte_that_leaves_or_is_kept_holds_a_key(tmp_path, caplog):
+OPENING = [FedPC(reveal="sums"), FedPC(bootstrap=2), FedBOSS(), FedBOSS(reveal="bits")]
+"""Runs over two numbers whose every byte is searched for keys."""
+
+
+def followed(site):
+    """Visits with a time until an event."""
+    frame = visits(site, patients=20)
+    died = np.where(frame.index % 3 == 0, "no", "yes")
+    return frame.assign(months=np.exp(frame["crp"]), died=died)
+
+
+@pytest.mark.parametrize(
+    ("make", "algorithms"),
+    [
+        (lambda site: visits(site, patients=20), OPENING),
+        (followed, [Survival(time="months", event="died", adjust=("sodium",))]),
+    ],
+    ids=["numbers", "times"],
+)
+def test_no_byte_that_leaves_or_is_kept_holds_a_key(make, algorithms, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     said = []
 
@@ -136,17 +155,17 @@ def test_no_byte_that_leaves_or_is_kept_holds_a_key(tmp_path, caplog):
 
             return answer
 
-    data = three(patients=20)
+    data = {site: make(site) for site in "abc"}
     data["a"].loc[3, "pid"] = None
     sites = Federation.simulate(data, patient="pid")
     federation = type(sites)(sites=sites.sites, wire=Listening)
-    for algorithm in (FedPC(reveal="sums"), FedPC(bootstrap=2), FedBOSS(), FedBOSS(reveal="bits")):
+    for algorithm in algorithms:
         run = federation.run(algorithm)
         run.save(tmp_path / str(len(said)))
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     everything = b"\n".join([*said, *files, caplog.text.encode()])
     assert len(said) > 20
-    assert len(files) > 8
+    assert len(files) > 2 * len(algorithms)
     assert b"MRN-" not in everything
     for site in data:
         assert f"MRN-{site}".encode().hex().encode() not in everything

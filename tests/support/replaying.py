@@ -81,7 +81,10 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
     engine = wire(handlers)
     algorithm = trial.algorithm
     plan = make_plan(
-        [Member(name=name, identity=key) for name, key in pinned.items()],
+        [
+            Member(name=site.name, identity=pinned[site.name], visits=site.table.visits)
+            for site in federation.sites
+        ],
         algorithm=algorithm.name,
         protection=protection,
         parameters=msgspec.to_builtins(algorithm),
@@ -108,6 +111,7 @@ def facts_of(plan, n_variables, labels, determined=NOTHING):
         seed=plan.seed,
         min_contributors=plan.min_contributors,
         determined=determined,
+        visits=plan.visits,
     )
 
 

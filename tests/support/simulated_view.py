@@ -43,7 +43,6 @@ from cipherdag.protocol.messages import (
     declaration,
     read_envelope,
 )
-from cipherdag.protocol.plan import Member
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up_messages import Chance, Links, Offer, Ready, Seals
 from cipherdag.sites.answers.site_view import SiteView
@@ -190,7 +189,10 @@ class Simulated:
         """A run of which nobody but the sites inside has a row."""
         coordinator = SigningIdentity.generate()
         keys = {member.name: SigningIdentity.generate() for member in self.plan.cohort}
-        cohort = tuple(Member(name=name, identity=key.public) for name, key in keys.items())
+        cohort = tuple(
+            msgspec.structs.replace(member, identity=keys[member.name].public)
+            for member in self.plan.cohort
+        )
         plan = msgspec.structs.replace(self.plan, cohort=cohort)
         engine = RecordingEngine(self._handlers(plan, keys, coordinator.public))
         session = Session(engine, coordinator, plan)

@@ -71,6 +71,13 @@ class Restricted(Often):
         return Often.federation(self, **({"policy": policy} | changes))
 
 
+class Visits(Often):
+    """Its rows are visits of patients, whom a column names."""
+
+    def federation(self, **changes):
+        return Often.federation(self, **({"patient": "patient"} | changes))
+
+
 @cache
 def ran(trial, protection):
     return Trial.run(trial, protection=protection)
@@ -178,6 +185,7 @@ CLOSED = [
     *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
     "fedboss verdicts",
     "fedboss of any columns verdicts",
+    "fedpc by patient verdicts",
     "survival verdicts",
     "describe verdicts",
 ]
@@ -191,12 +199,40 @@ def followed_closely():
 
 
 @cache
+def followed_again():
+    """Sites of patients with three rows each, which have an age and an arm in common."""
+    data = {}
+    for part, (name, own) in enumerate(followed().items()):
+        rng = np.random.default_rng((8, part))
+        whose = np.repeat(np.arange(len(own) // 3), 3)
+        shared = own.iloc[: len(whose)].assign(patient=whose)
+        shared[["3", "4"]] = own[["3", "4"]].to_numpy()[whose]
+        data[name] = shared.iloc[rng.permutation(len(whose))]
+    return Visits(algorithm=Survival(time="1", event="2", adjust=("3", "4")), data=data)
+
+
+@cache
 def described_closely():
     """The same sites, whose categories and marks are counted by comparisons alone."""
     return Restricted(algorithm=Describe(), data=followed_closely().data)
 
 
-COUNTED = {"survival verdicts": followed_closely, "describe verdicts": described_closely}
+@cache
+def wards_again():
+    """Four sites whose patients have two rows each, to test by bits."""
+    data = {}
+    for name, own in wards(4).items():
+        whose = np.arange(len(own)) // 2
+        data[name] = own.assign(patient=whose)
+    return Visits(algorithm=FedPC(reveal="bits"), data=data)
+
+
+COUNTED = {
+    "survival verdicts": followed_closely,
+    "describe verdicts": described_closely,
+    "survival by patient": followed_again,
+    "fedpc by patient verdicts": wards_again,
+}
 
 
 @cache
@@ -220,7 +256,7 @@ def replayed(name):
 
 
 REPLAYED = (
-    [*ALGORITHMS, "fedfci rfci"]
+    [*ALGORITHMS, "fedfci rfci", "survival by patient"]
     + [
         f"fedpc {evidence}"
         for evidence in parameters_of(FedPC)["evidence"].choices

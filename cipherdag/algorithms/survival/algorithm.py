@@ -24,20 +24,22 @@ from cipherdag.algorithms.survival.outcome import (
 )
 from cipherdag.algorithms.survival.report import reported
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import DataError
+from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import SurvivalAnalysis
-from cipherdag.questions.disclosure import Disclosure, joined
+from cipherdag.questions.disclosure import Disclosure, Quantity, joined, sums
+from cipherdag.questions.estimation.hazards import (
+    MOST_COLUMNS,
+    HazardSteps,
+    HazardSums,
+    column_count,
+)
 from cipherdag.questions.estimation.rounded_totals import CellSizes
 from cipherdag.questions.estimation.survival import (
     MOST_BINS,
-    MOST_COLUMNS,
     MOST_GROUPS,
-    HazardSteps,
-    HazardSums,
     LogRankSums,
     SurvivalCounts,
-    column_count,
 )
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
@@ -50,6 +52,9 @@ Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     """Survival's parameters; `ask` is the algorithm.
+
+    Where patients have several rows, there is a Cox model with a hazard of each site, whose
+    intervals count patients, and nothing else: curves and tests of groups would count rows.
 
     Columns are named as a study's schema names them; over real sites, where the coordinator knows
     numbers only, by these: "1" is the first in alphabetical order.
@@ -73,12 +78,15 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
-        Of rows at risk and events it follows how many rows end in a bin without the event.
+        Of rows at risk and events it follows how many rows end in a bin without the event. Products
+        by patient are of pairs of rows, too; small counts of such pairs are not looked at.
     """
 
     name: ClassVar[str] = "survival"
     title: ClassVar[str] = "Survival"
     use: ClassVar[str] = "Estimate survival curves, compare groups, and fit a Cox model."
+    takes_visits: ClassVar[bool] = True
+    of_visits: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.PATIENTS, Quantity.SPREAD)
     usual: ClassVar[tuple[str, ...] | None] = ("time", "event", "event_category", "by", "adjust")
     concludes: ClassVar[type[SurvivalAnalysis]] = SurvivalAnalysis
 
@@ -109,6 +117,16 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             "adjust must name different columns, and neither time nor event",
         )
 
+    def check_visits(self, visits: int) -> None:
+        """Refuse curves, groups and one hazard of all sites where patients have several rows."""
+        if visits > 1 and (self.by or not self.adjust or not self.site_effect):
+            raise ParameterError(
+                "a site's rows are visits of patients, which curves, tests of groups and one "
+                "hazard of all sites would take for persons",
+                remedy="Leave out by and site_effect, and name columns to adjust for. Or give each "
+                "site one row a patient: the first event of each.",
+            )
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Time, event, groups and what the model adjusts for."""
@@ -135,7 +153,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         time, event = facts.position(self.time), facts.position(self.event)
         by = facts.position(self.by) if self.by else -1
         adjust = tuple(map(facts.position, self.adjust))
-        columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
+        columns = Columns(
+            n_variables=facts.n_variables, max_rows=self.max_rows, visits=facts.visits
+        )
         kinds = columns.read((yield from sum_with_threshold(columns, facts.min_contributors)))
         self._check_kinds(kinds, time, event, by)
         rows: dict[str, Any] = {
@@ -146,15 +166,28 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             "complete_in": tuple(sorted({by, *adjust} - {-1})),
             "max_rows": self.max_rows,
         }
-        edges = np.array(self._edges(kinds, time))
         self._check_model(kinds, adjust)
-        groups = rows | {"by": by}
         least, n_sites = facts.min_contributors, facts.present.n_sites
+        if kinds.repeats:
+            outcome = SurvivalOutcome.without_curves(rows, n_sites)
+        else:
+            outcome = yield from self._curves(kinds, rows | {"by": by}, least, n_sites)
+        outcome = replace(outcome, all_rows=kinds.rows, of_patients=kinds.of_patients)
+        if not adjust:
+            return outcome
+        model = first_step(kinds, adjust, rows, efron=True)
+        bins = None if self.site_effect else outcome.edges.astype("<f8").tobytes()
+        fitting = fitted(model, bins, facts.min_contributors, repeats=kinds.repeats)
+        return replace(outcome, fitted=(yield from fitting))
+
+    def _curves(
+        self, kinds: ColumnKinds, groups: dict[str, Any], least: int, n_sites: int
+    ) -> Surviving:
+        edges = np.array(self._edges(kinds, groups["time"]))
         if kinds.restricted:
             outcome = yield from rounded_counts(groups, edges, least, n_sites, kinds.rows)
         else:
             outcome = yield from exact_counts(groups, edges, least, n_sites)
-        outcome = replace(outcome, all_rows=kinds.rows)
         if not outcome.disclosed.any():
             raise DataError(
                 f"no group has {outcome.unit} rows at all sites together"
@@ -164,11 +197,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
                 remedy="Look at each site's times and events, or compare fewer groups; a site with "
                 "a time below 0 says so in its log.",
             )
-        if not adjust:
-            return outcome
-        model = first_step(kinds, adjust, rows, efron=True)
-        bins = None if self.site_effect else outcome.edges.astype("<f8").tobytes()
-        return replace(outcome, fitted=(yield from fitted(model, bins, facts.min_contributors)))
+        return outcome
 
     def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
         """Curves, tests and ratios, by name."""
@@ -188,11 +217,13 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             model=None if model is None else model_of(model, facts.names),
             rounded_to=outcome.unit,
             all_rows=outcome.all_rows,
+            details=dict(outcome.of_patients),
         )
 
     def disclosures(self) -> tuple[Disclosure, ...]:
         """Counts by edges of time, rounded or not, a test, and steps of a Cox model."""
-        model = HazardSteps.discloses if self.site_effect else HazardSums.discloses
+        opened = HazardSteps.discloses if self.site_effect else HazardSums.discloses
+        model = tuple(each for each in opened if each.quantity != Quantity.SPREAD)
         return joined(
             Columns(n_variables=1).disclosures,
             *(kind.discloses for kind in (SurvivalCounts, CellSizes, LogRankSums)),
@@ -218,11 +249,6 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             by == -1 or 1 <= categories[by] <= MOST_GROUPS,
             f"by names '{self.by}', which does not have 1 to {MOST_GROUPS} categories",
         )
-        if not self.edges and np.isnan([kinds.spread[time], kinds.size[time]]).all():
-            raise DataError(
-                f"too few sites have enough times in '{self.time}' to choose bins of time",
-                remedy="Give the edges of the bins.",
-            )
 
     def _check_model(self, kinds: ColumnKinds, adjust: tuple[int, ...]) -> None:
         columns = column_count(adjust, kinds.categories.tolist())
@@ -239,5 +265,10 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     def _edges(self, kinds: ColumnKinds, time: int) -> tuple[float, ...]:
         if self.edges:
             return self.edges
+        if np.isnan([kinds.spread[time], kinds.size[time]]).all():
+            raise DataError(
+                f"too few sites have enough times in '{self.time}' to choose bins of time",
+                remedy="Give the edges of the bins.",
+            )
         unit = float(np.ldexp(1.0, common_units(kinds)[time]))
         return round_edges(float(common_origins(kinds)[time]), unit, USUAL_BINS)

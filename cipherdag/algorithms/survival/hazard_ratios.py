@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence.effects import LARGEST_LOG
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.findings.effect import BetweenSites
 from cipherdag.findings.survival import HazardModel, HazardRatio
-from cipherdag.questions.encodings import pack_integers, segments
-from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, column_count
+from cipherdag.questions.encodings import pack_integers, require_possible, segments
+from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums, column_count
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
@@ -30,7 +30,7 @@ from cipherdag.questions.threshold import (
 )
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import WIDTH
-from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
+from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood, quadratic_form
 
 Fitting = Generator["Question", "FloatVector", "Fitted"]
 Step = tuple[float, "FloatVector", "NDArray[np.float64]"]
@@ -83,16 +83,20 @@ def first_step(
     )
 
 
-def fitted(first: HazardSteps, edges: bytes | None, min_contributors: int) -> Fitting:
+def fitted(
+    first: HazardSteps, edges: bytes | None, min_contributors: int, *, repeats: bool = False
+) -> Fitting:
     """Fit a model; two rounds per step, or one where one site alone may answer.
 
-    Where hazards are stratified by site, one step more asks how sites differ.
+    Where hazards are stratified by site, one step more asks how sites differ; where patients have
+    several rows, one asks how patients do.
 
     Args:
         first: The question of the first step, whose coefficients are 0.
         edges: Edges of bins, packed, where all sites have one hazard; else None.
         min_contributors: Fewest sites that must contribute, overall and to every category and pair
             of categories that one has: gradient and Hessian are of these sites alone.
+        repeats: Whether some patient has several rows.
     """
     fit, sites = HazardFit(first.coefficient_array()), 0
     while not fit.finished:
@@ -116,6 +120,14 @@ def fitted(first: HazardSteps, edges: bytes | None, min_contributors: int) -> Fi
     if edges is not None or fit.separated.any():
         return Fitted(first, fit, sites, edges is None)
     at_best = np.ascontiguousarray(fit.coefficients, dtype="<f8").tobytes()
+    if repeats:
+        asked = msgspec.structs.replace(first, coefficients=at_best, of_patients=True)
+        sums = yield from sum_with_threshold(asked, min_contributors)
+        products, telling = segments(asked.encodings, sums)
+        products = square(products, first.n_columns)
+        holds = int(telling[0]) == sites and (products.diagonal() >= 0.0).all()
+        require_possible(asked.label, "other sites tell, or squares below 0", holds=bool(holds))
+        fit.spread(products)
     alone = msgspec.structs.replace(first, coefficients=at_best, by_site=True)
     by_site = yield from sum_with_threshold(alone, min_contributors)
     return Fitted(first, fit, sites, site_hazards=True, by_site=by_site)
@@ -159,8 +171,10 @@ def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
     if fit is None:
         few = tuple((names[v], code) for v, code in model.few)
         return HazardModel(sites=0, site_hazards=model.site_hazards, ratios=ratios, few=few)
-    gained = max(2.0 * (fit.value - fit.null), 0.0)
     tested = fit.rank > 0 and not fit.separated.any()
+    gained = max(2.0 * (fit.value - fit.null), 0.0)
+    if tested and len(fit.covariance):
+        gained, _ = quadratic_form(fit.coefficients, fit.covariance)
     return HazardModel(
         sites=model.sites,
         site_hazards=model.site_hazards,
@@ -215,6 +229,13 @@ def _ratio(
         high=high,
         p_value=math.erfc(abs(log) / deviation / math.sqrt(2.0)),
     )
+
+
+def square(upper: FloatVector, size: int) -> FloatMatrix:
+    """The symmetric matrix of an upper triangle by rows."""
+    whole = np.zeros((size, size))
+    whole[np.triu_indices(size)] = upper
+    return whole + np.triu(whole, k=1).T
 
 
 def _tail(statistic: float, dof: int) -> float:

@@ -5,16 +5,16 @@ exact. Where some site does, totals of all sites are opened in whole units alone
 has to be left out of a curve, and the test tells no count.
 """
 
-from collections.abc import Generator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.survival.hazard_ratios import Fitted
-from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.algorithms.survival.hazard_ratios import Fitted, square
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import DataError
 from cipherdag.findings.survival import GroupCurve, GroupTest
 from cipherdag.questions.encodings import require_possible, segments
@@ -115,6 +115,7 @@ class SurvivalOutcome:
         unit: The largest ``min_cell_size``, of which counts are opened in whole; 1 if exact.
         all_rows: How many rows the sites hold.
         fitted: The Cox model; None where none was asked for.
+        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
     """
 
     members: tuple[int, int, int]
@@ -128,6 +129,14 @@ class SurvivalOutcome:
     unit: int = 1
     all_rows: int = 0
     fitted: Fitted | None = None
+    of_patients: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def without_curves(cls, rows: dict[str, Any], n_sites: int) -> Self:
+        """What is opened of rows that are visits: no counts, and so no group."""
+        nothing, members = np.zeros(0), (rows["time"], rows["event"], -1)
+        within = LogRankParts(nothing, nothing, np.zeros((0, 0)))
+        return cls(members, nothing, (), nothing.astype(np.int64), within, 0, (), n_sites)
 
     @property
     def disclosed(self) -> BoolVector:
@@ -170,7 +179,7 @@ def counted_of(question: SurvivalCounts, sums: FloatVector, n_sites: int) -> Sur
             for events, at_risk in zip(up_to, exposed, strict=True)
         ),
         sites=sites[:-1].astype(np.int64),
-        within=LogRankParts(observed, expected, _square(upper, question.n_groups)),
+        within=LogRankParts(observed, expected, square(upper, question.n_groups)),
         comparing=int(sites[-1]),
         compared=question.compared,
         n_sites=n_sites,
@@ -210,7 +219,7 @@ def rounded_counts(
         edges=edges,
         counts=counts,
         sites=np.array([n_sites * (each.least_rows >= unit) for each in counts]),
-        within=LogRankParts(excess, np.zeros(len(excess)), _square(upper, len(excess))),
+        within=LogRankParts(excess, np.zeros(len(excess)), square(upper, len(excess))),
         comparing=int(sites[-1]),
         compared=test.compared,
         n_sites=n_sites,
@@ -253,13 +262,6 @@ def _check_times(impossible: FloatVector) -> None:
             "some site has a time below 0",
             remedy="Each site looks at the column of times in its file.",
         )
-
-
-def _square(upper: FloatVector, size: int) -> FloatMatrix:
-    """The symmetric matrix of an upper triangle by rows."""
-    square = np.zeros((size, size))
-    square[np.triu_indices(size)] = upper
-    return square + np.triu(square, k=1).T
 
 
 def group_curve(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurve:

@@ -37,6 +37,12 @@ LIMITS = (
     ),
 )
 
+OF_PATIENTS = (
+    "Rows are visits of patients. There are no curves and no test of groups, which would take each "
+    "for a person. Intervals of ratios, and the test of the model, count patients. Of fewer than "
+    "about 100, or where few have most of the rows, intervals are somewhat too narrow. A time is "
+    "taken to begin anew with each row, and a ratio is between rows, whoever's they are."
+)
 IN_UNITS = " Counts are ranges, and the intervals cover them."
 PROPORTIONAL = (
     "A Cox model takes ratios of hazards to be the same at all times and sites, and the logarithm "
@@ -68,9 +74,22 @@ JOIN = (
 
 def reported(analysis: SurvivalAnalysis) -> Report:
     """Curves, and what makes them doubtful."""
+    ratios = () if analysis.model is None else analysis.model.ratios
+    limits, compared = [*LIMITS], any(one.between or one.over_time for one in ratios)
+    if not analysis.curves:
+        limits = [OF_PATIENTS, LIMITS[-1]]
+    if analysis.model is not None:
+        limits.append(PROPORTIONAL.format(COMPARED if compared else NOT_COMPARED))
+    said = _warnings(analysis) if analysis.curves else _model_warnings(analysis)
+    return Report(panels=tuple(_panels(analysis)), limits=tuple(limits), warnings=tuple(said))
+
+
+def _panels(analysis: SurvivalAnalysis) -> Iterator[Curves]:
+    if not analysis.curves:
+        return
     names = analysis.group_names
     curves = [(name, one) for name, one in zip(names, analysis.curves, strict=True) if one.reported]
-    panel = Curves(
+    yield Curves(
         title=TITLE,
         note=_note(len(curves)) + IN_UNITS * (analysis.rounded_to > 1),
         x_label=analysis.time,
@@ -78,11 +97,6 @@ def reported(analysis: SurvivalAnalysis) -> Report:
         series=tuple(_series(name, one, analysis.edges) for name, one in curves[:MOST_SERIES]),
         steps=True,
     )
-    limits, ratios = [*LIMITS], () if analysis.model is None else analysis.model.ratios
-    if analysis.model is not None:
-        compared = any(one.between or one.over_time for one in ratios)
-        limits.append(PROPORTIONAL.format(COMPARED if compared else NOT_COMPARED))
-    return Report(panels=(panel,), limits=tuple(limits), warnings=tuple(_warnings(analysis)))
 
 
 def _note(groups: int) -> str:
@@ -190,7 +204,8 @@ def _model_warnings(analysis: SurvivalAnalysis) -> list[str]:
     if 0 < model.sites < analysis.n_sites:
         said.append(
             f"{analysis.n_sites - model.sites} of {analysis.n_sites} sites tell nothing of the Cox "
-            "model, as some of their counts are too small."
+            "model, as some of their counts are too small"
+            + (", or a time is below 0." if not analysis.curves else ".")
         )
     return said
 

@@ -1,25 +1,20 @@
-"""Questions about times until an event: counts in public bins, and steps of Cox models."""
+"""Questions about times until an event: counts in public bins, and log-rank sums."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, OnScales, finest_grid, moment_encoding
+from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
+from cipherdag.questions.encodings import Encoding, finest_grid
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import values_per_step
 
 MOST_BINS = 1024
 MOST_GROUPS = 64
 FEWEST_GROUPS = 2
 """Fewest groups that a log-rank test compares."""
-MOST_COLUMNS = 256
-LARGEST_COEFFICIENT = 64.0
-"""Bound of a log hazard ratio per common unit: exp(64) is more than any report can show."""
 
 
 class Survived(Question, frozen=True, kw_only=True):
@@ -86,7 +81,9 @@ class Grouped(Survived, frozen=True, kw_only=True):
         return bool(parts[-1] and parts[list(self.compared)].all())
 
 
-class _InBins:
+class InBins:
+    """Base of questions whose times are those of bins."""
+
     __slots__ = ()
 
     if TYPE_CHECKING:
@@ -109,7 +106,7 @@ class _InBins:
         return len(self.edges) // 8
 
 
-class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-counts"):
+class SurvivalCounts(InBins, Grouped, frozen=True, kw_only=True, tag="survival-counts"):
     """Asks for events and rows at risk in each bin of time, and for log-rank sums.
 
     Bin j has the times above edge j - 1 (of the first, from 0) up to edge j; a row is at risk in
@@ -230,167 +227,3 @@ class LogRankSums(Grouped, frozen=True, kw_only=True, tag="log-rank-sums"):
     def value_mask(self, parts: BoolVector) -> BoolVector:
         opened = np.repeat(self.tested(parts), self.n_values - 1 - len(parts))
         return np.concatenate([[True], opened, parts])
-
-
-class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-steps"):
-    """Asks for the partial likelihood of a Cox model, its gradient and Hessian at coefficients.
-
-    A row's hazard is that of its site times the exponential of a linear combination: of continuous
-    predictors in common units from common origins, and of an indicator of every category but 0 of a
-    discrete one. The site's own hazard is any function of time. With m coefficients the answer has
-    the logarithm of the site's partial likelihood, its gradient, and minus its Hessian's upper
-    triangle by rows, at the site's own times and not in bins; whether the site tells them; and then
-    whether it has rows of every category of the predictors, and of every two, an upper triangle by
-    rows: what a site alone has, gradient and Hessian tell of it alone.
-
-    A site that restricts small counts tells nothing where a table of two among the event, whose
-    counts by category the gradient has, and discrete predictors, whose counts the Hessian is made
-    of, has a count below its ``min_cell_size``, but for 0. Numbers of few values that repeat are
-    discrete there. Of times that are so, that holds of the joint table of all of them.
-
-    With ``by_site`` the answer has, of each coefficient and then of its change from the first event
-    to the last, what one Newton step over the site's rows alone makes of it: 1 over the variance,
-    that times the step, and times its square; and whether the site has events enough to tell. A
-    site that restricts small counts perturbs steps by up to a quarter of their standard error.
-
-    Attributes:
-        predictors: Positions, in the order of the coefficients.
-        origins: Packed 64-bit floats: what is taken off each predictor; not used of a discrete one.
-        units: Packed binary exponents that it is then divided by, likewise.
-        coefficients: Packed 64-bit floats.
-        efron: Whether ties are taken as Efron does, or as Breslow.
-        by_site: Whether sites' coefficients are compared, and no step is asked for.
-    """
-
-    discloses = (*sums(Quantity.HAZARDS, Quantity.SITES), *coarse(Quantity.SITE_EFFECTS))
-    countable = True
-    opt_in = True
-    indivisible = True
-
-    predictors: tuple[int, ...]
-    origins: bytes
-    units: bytes
-    coefficients: bytes
-    efron: bool = True
-    by_site: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len({*self.predictors}) != len(self.predictors) or not self.predictors:
-            raise ValueError("a model has predictors, each once")
-        if not {*self.predictors} <= {*self.complete_in}:
-            raise ValueError("predictors must leave rows out, too")
-        if not len(self.origins) == len(self.units) == 8 * len(self.predictors):
-            raise ValueError("origins and units must be as many as predictors")
-        self.check_scales()
-        if not 1 <= self.n_columns <= MOST_COLUMNS:
-            raise ValueError(f"a model must have 1 to {MOST_COLUMNS} coefficients")
-        if len(self.coefficients) != 8 * self.n_columns:
-            raise ValueError("there must be one coefficient for every column")
-        if not (abs(self.coefficient_array()) <= LARGEST_COEFFICIENT).all():
-            raise ValueError(f"coefficients must lie within {LARGEST_COEFFICIENT:g}")
-
-    @property
-    def n_columns(self) -> int:
-        """How many coefficients there are, m."""
-        return column_count(self.predictors, self.categories)
-
-    def coefficient_array(self) -> FloatVector:
-        """The coefficients, shape (m,)."""
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
-
-    @property
-    def label(self) -> str:
-        what = "sites' parts" if self.by_site else "a step"
-        return f"{what} of a Cox model of {self.n_columns} coefficients"
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        if self.by_site:
-            of_each = moment_encoding(6 * self.n_columns, self.max_rows, self.discloses[2:])
-            return of_each, Encoding(2 * self.n_columns, 1.0, sums(Quantity.SITES))
-        length, opened = values_per_step(self.n_columns), sums(Quantity.HAZARDS)
-        return moment_encoding(length, self.max_rows, opened), self.contribution
-
-    @property
-    def indicated(self) -> tuple[tuple[int, int], ...]:
-        """Position and code of every category of every predictor with at least two categories."""
-        discrete = [v for v in self.predictors if self.categories[v] > 1]
-        return tuple((v, code) for v in discrete for code in range(self.categories[v]))
-
-    @property
-    def contribution(self) -> Encoding:
-        """Indicators of contribution.
-
-        They say whether the site contributes, and whether it has rows in each category and in each
-        pair of categories.
-        """
-        count = len(self.indicated)
-        length = 1 + count * (count + 1) // 2
-        return Encoding(length, 1.0, sums(Quantity.SITES))
-
-    def value_mask(self, parts: BoolVector) -> BoolVector:
-        return np.tile(parts, 4) if self.by_site else np.full(self.n_values, bool(parts[0]))
-
-
-class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
-    """Asks for the sums over risk sets, bin by bin, of the partial likelihood of all sites' rows.
-
-    The hazard is one function of time for all sites; times are those of their bins, as in
-    `SurvivalCounts`. The answer has, bin by bin, the events; of each predictor's column the sum
-    over all events; then bin by bin, with w the exponential of a row's linear combination and x its
-    columns, the sums of w, of w x, and of w x x' (upper triangle by rows) over the rows at risk,
-    and the same over the rows with the event there; and what `HazardSteps` has of the categories.
-
-    A site that restricts small counts tells nothing: from the sums of adjacent bins follow those of
-    the rows that end between them, category by category.
-
-    Leaks:
-        Of the rows that end in each bin it follows how many have each category of each predictor,
-        means and squares of numbers, and, as coefficients move, about how they are distributed; of
-        few rows, each one's values.
-
-    Attributes:
-        model: The rows, predictors and coefficients.
-        edges: Packed 64-bit floats above 0, ascending.
-    """
-
-    discloses = sums(Quantity.EVENTS, Quantity.RISK_SETS, Quantity.SITES)
-    countable = True
-    opt_in = True
-    indivisible = True
-
-    model: HazardSteps
-    edges: bytes
-
-    def __post_init__(self) -> None:
-        self.check_edges()
-
-    def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
-        return self.model.fits(categories, ordered)
-
-    @property
-    def label(self) -> str:
-        return f"{self.model.label}, in {self.n_bins} bins"
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """Event counts by bin, sums of the model, and indicators of contribution.
-
-        The sums are the predictors' sums over events, and sums by bin over risk sets and events.
-        """
-        bins, columns, rows = self.n_bins, self.model.n_columns, self.model.max_rows
-        length = columns + 2 * bins * values_per_step(columns)
-        return (
-            Encoding(bins, float(rows), sums(Quantity.EVENTS)),
-            moment_encoding(length, rows, sums(Quantity.RISK_SETS)),
-            self.model.contribution,
-        )
-
-    def value_mask(self, parts: BoolVector) -> BoolVector:
-        return np.full(self.n_values, bool(parts[0]))
-
-
-def column_count(predictors: Sequence[int], categories: Sequence[int]) -> int:
-    """Number of coefficients of a Cox model, which has no constant."""
-    return sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in predictors)

@@ -7,13 +7,9 @@ from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ValueCounts
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums
 from cipherdag.questions.estimation.rounded_totals import LARGEST_UNIT, CellSizes, RoundedTotals
-from cipherdag.questions.estimation.survival import (
-    HazardSteps,
-    HazardSums,
-    LogRankSums,
-    SurvivalCounts,
-)
+from cipherdag.questions.estimation.survival import LogRankSums, SurvivalCounts
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.questions.scores.misfits import Misfits
@@ -133,7 +129,8 @@ def survival(
     question: SurvivalCounts | LogRankSums | HazardSteps | HazardSums, view: SiteView
 ) -> FloatVector:
     view.spend(1)
-    return survival_answer(question, view.categories, view.column, view.min_cell_size, view.noise)
+    about = view.categories, view.column, view.min_cell_size, view.noise
+    return survival_answer(question, *about, view.open_rows.patients)
 
 
 @answers(CellSizes)

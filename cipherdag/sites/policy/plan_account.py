@@ -77,7 +77,7 @@ def plan_lines(
         promised = say("The result: {promise} Rows of data stay at the sites.", promise=promise)
         lines.insert(2, promised)
         lines += _parameter_lines(plan, names, say)
-        opened = sentences(algorithm.disclosures(), say)
+        opened = sentences(algorithm.disclosed(plan.visits), say)
         lines += [say("Disclosed: {sentence}", sentence=each) for each in opened]
         first = None
         if n_variables is not None:
@@ -172,7 +172,7 @@ def _visit_lines(plan: Plan, say: Language) -> list[str]:
     visits = say(
         "Rows are visits of patients, of each {n} at most: {sites}.", n=plan.visits, sites=names
     )
-    counted = say("The number of patients of all sites is disclosed; keys of patients stay here.")
+    counted = say("Keys of patients stay here.")
     return [f"{visits} {counted}"]
 
 
@@ -338,7 +338,7 @@ def summary_lines(
         pass  # the account says that it is not installed here
     else:
         changed = say("; ").join(changed_settings(plan, say)) or say("all as usual")
-        opened = " ".join(sentences(algorithm.disclosures(), say))
+        opened = " ".join(sentences(algorithm.disclosed(plan.visits), say))
         promise = say(algorithm.concludes.promise) or say("computed totals.")
         lines += [
             say("What leaves: {sentences}", sentences=opened),

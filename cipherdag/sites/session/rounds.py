@@ -58,7 +58,6 @@ from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import attributed_to_round
 from cipherdag.protocol.secure_tests import stepped
 from cipherdag.protocol.states import State
-from cipherdag.questions.disclosure import Quantity, sums
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
@@ -144,8 +143,7 @@ class Rounds:
         self._sites.check(ask.participants, self._present or everyone)
         question, content = self._asked(ask)
         if self.program.algorithm is not None:
-            patients = sums(Quantity.PATIENTS) if self.plan.visits > 1 else ()
-            question.check_declared((*self.program.algorithm.disclosures(), *patients))
+            question.check_declared(self.program.algorithm.disclosed(self.plan.visits))
         self.policy.check_question(question, round_number=ask.number, values_so_far=self._values)
         self.coverage.check(question, len(ask.participants))
         if self.daily is not None:

@@ -12,12 +12,12 @@ from statsmodels.duration.hazard_regression import PHReg
 from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError, PolicyRefusedError
-from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
+from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.models.survival_rows import SurvivalRows, hazard_sums
-from cipherdag.sites.compute.models.survival_rows import partial_likelihood as site_likelihood
+from cipherdag.sites.compute.models.risk_sets import RiskSets, SurvivalRows
+from cipherdag.sites.compute.models.survival_rows import hazard_sums
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
@@ -350,7 +350,7 @@ def test_rows_and_sums_have_the_likelihood_of_statsmodels(drawn, efron):
     assert sums[-1] == 1.0
     parts = RiskSums(sums[:12], sums[12 : 12 + m], at_risk, tied)
     for value, gradient, hessian in (
-        site_likelihood(own, design, coefficients, efron=efron),
+        RiskSets.of(own, design, coefficients, efron=efron).likelihood(),
         partial_likelihood(parts, coefficients, efron=efron),
     ):
         truly = PHReg(own.time, design, own.ended.astype(int), ties="efron" if efron else "breslow")

@@ -8,7 +8,7 @@ from statsmodels.duration.hazard_regression import PHReg
 
 from cipherdag import Federation, Policy, Survival
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.questions.estimation.survival import HazardSteps
+from cipherdag.questions.estimation.hazards import HazardSteps
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 

@@ -9,31 +9,22 @@ by keyed noise. A site takes part in the test if no group compared has few event
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
-from cipherdag.questions.estimation.survival import (
-    Grouped,
-    HazardSteps,
-    HazardSums,
-    LogRankSums,
-    SurvivalCounts,
-    Survived,
-)
+from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums
+from cipherdag.questions.estimation.survival import Grouped, LogRankSums, SurvivalCounts, Survived
 from cipherdag.sites.compute.models.effect_answer import by_precision
+from cipherdag.sites.compute.models.risk_sets import ColumnLookup, RiskSets, SurvivalRows
 from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.compute.rows import has_levels, smallest_cell
 from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.reproducible import LEAST_PIVOT
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
-
-ColumnLookup = Callable[[int], FloatVector]
-"""Codes or values of one variable, NaN where missing, shape (rows of the site,)."""
 
 GRID_BITS = 4
 """Below one, of expected events and of their covariances, where small counts may not leave."""
@@ -45,37 +36,8 @@ LARGEST_KURTOSIS = 0.1
 """Of the sum of a column over the events: with more, it is not close to normal."""
 DETERMINED = 1e-6
 """How far a product of a matrix and its inverse may be from 1."""
-LEAST = 1e-200
-"""Of a sum of weights, the largest of which is 1: less is left where a step goes far too far."""
 
 log = logging.getLogger("cipherdag.site")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SurvivalRows:
-    """The rows of a site with a time, an event indicator, and no missing predictor.
-
-    Attributes:
-        time: At least 0 unless ``impossible``, shape (n,).
-        ended: Whether the event ended it, shape (n,).
-        rows: Which of the site's rows they are, shape (rows of the site,).
-    """
-
-    time: FloatVector
-    ended: BoolVector
-    rows: BoolVector
-
-    @classmethod
-    def of(cls, question: Survived, column: ColumnLookup) -> SurvivalRows:
-        """The rows that a question is about."""
-        members = (question.time, question.event, *question.complete_in)
-        rows = ~np.isnan(np.array([column(v) for v in members])).any(axis=0)
-        return cls(column(question.time)[rows], column(question.event)[rows] == question.code, rows)
-
-    @property
-    def impossible(self) -> bool:
-        """Whether a time lies below 0."""
-        return bool((self.time < 0.0).any())
 
 
 def survival_answer(
@@ -84,10 +46,11 @@ def survival_answer(
     column: ColumnLookup,
     min_cell_size: int,
     blur: CellKeys | None,
+    patients: IndexArray | None = None,
 ) -> FloatVector:
     """The site's answer about times until an event.
 
-    ``blur`` perturbs variances.
+    ``blur`` perturbs variances; ``patients`` says whose each of the site's rows is.
 
     Raises:
         MalformedMessageError: The question is about other columns than the site has.
@@ -107,7 +70,8 @@ def survival_answer(
         return log_rank_sums(question, column, min_cell_size=min_cell_size, noise=noise)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, min_cell_size=min_cell_size)
-    return _hazard_step(question, column, min_cell_size=min_cell_size, blur=blur)
+    rows = SurvivalRows.of(question, column, patients)
+    return _hazard_step(question, column, rows, min_cell_size=min_cell_size, blur=blur)
 
 
 def check_study(asked: Survived, categories: tuple[int, ...], column: ColumnLookup) -> None:
@@ -119,7 +83,7 @@ def check_study(asked: Survived, categories: tuple[int, ...], column: ColumnLook
 
 
 def _smallest_count(model: HazardSteps, column: ColumnLookup, rows: SurvivalRows) -> int:
-    """The smallest nonzero count of the tables that follow from steps of a Cox model.
+    """The smallest nonzero count of persons of the tables that follow from steps of a Cox model.
 
     They are those of two among the event and the predictors that have levels; where times are few,
     steps have more numbers than the joint table of all of these, times too, so that it is this one.
@@ -129,8 +93,9 @@ def _smallest_count(model: HazardSteps, column: ColumnLookup, rows: SurvivalRows
     levels = [values for v, values in chosen.items() if has_levels(values, sizes[v])]
     ended = rows.ended.astype(np.float64)
     if has_levels(rows.time, 0):
-        return smallest_cell([rows.time, ended, *levels])
-    return min(map(smallest_cell, [[ended], *combinations([ended, *levels], 2)]))
+        return smallest_cell([rows.time, ended, *levels], rows.patients)
+    tables = [[ended], *combinations([ended, *levels], 2)]
+    return min(smallest_cell(each, rows.patients) for each in tables)
 
 
 def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
@@ -243,19 +208,35 @@ def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
 
 
 def _hazard_step(
-    question: HazardSteps, column: ColumnLookup, *, min_cell_size: int, blur: CellKeys | None
+    question: HazardSteps,
+    column: ColumnLookup,
+    rows: SurvivalRows,
+    *,
+    min_cell_size: int,
+    blur: CellKeys | None,
 ) -> FloatVector:
-    """The answer to `HazardSteps`; zeros where the site has few events, or tables small counts."""
-    rows = SurvivalRows.of(question, column)
+    """The answer to `HazardSteps`.
+
+    Zeros where few persons have the event, few have rows at all, or tables have small counts.
+    """
     small = min_cell_size > 1 and _smallest_count(question, column, rows) < min_cell_size
-    if small or rows.impossible or rows.ended.sum() < max(min_cell_size, 1):
+    few = rows.persons_ended < max(min_cell_size, 1) or not rows.repeats.enough(question.n_columns)
+    if small or few or rows.impossible:
         return np.zeros(sum(encoding.length for encoding in question.encodings))
-    design = _design(question, column, rows)
+    design, at, efron = (
+        _design(question, column, rows),
+        question.coefficient_array(),
+        question.efron,
+    )
     if question.by_site:
         return _by_site(question, rows, design, blur)
-    step = partial_likelihood(rows, design, question.coefficient_array(), efron=question.efron)
+    sets = RiskSets.of(rows, design, at, efron=efron)
+    if question.of_patients:
+        opened = rows.repeats.sums(sets.residuals()).squares[np.triu_indices(len(at))]
+    else:
+        opened = pack_step(*sets.likelihood())
     at_risk = rows.time >= rows.time[rows.ended].min()
-    return np.concatenate([pack_step(*step), _categories_at_risk(question, column, rows, at_risk)])
+    return np.concatenate([opened, _categories_at_risk(question, column, rows, at_risk)])
 
 
 def _by_site(
@@ -263,17 +244,20 @@ def _by_site(
 ) -> FloatVector:
     """One step over the site's rows alone, of each coefficient and of its change over time."""
     at, efron = question.coefficient_array(), question.efron
-    (_, score, square), (_, change, across), (_, _, changes) = (
-        partial_likelihood(rows, design, at, efron=efron, power=power) for power in range(3)
-    )
-    fixed, count = _one_step(score, square), len(at)
+    sets = [RiskSets.of(rows, design, at, efron=efron, power=power) for power in range(3)]
+    (_, score, square), (_, change, across), (_, _, changes) = (each.likelihood() for each in sets)
+    count, products, repeats = len(at), None, rows.repeats
+    if len(repeats.rows):
+        terms = np.hstack([each.residuals() for each in sets[:2]])
+        products = repeats.sums(terms).squares
+    fixed = _one_step(score, square, products)
     moving = _one_step(
-        np.concatenate([score, change]), np.block([[square, across], [across, changes]])
+        np.concatenate([score, change]), np.block([[square, across], [across, changes]]), products
     )
     step, error = np.concatenate([fixed, moving[:, count:]], axis=1)
     least = EVENTS_PER_COEFFICIENT * count * np.repeat([1, 2], count)
-    events = rows.ended.sum()
-    fourth = events * ((design - design.mean(axis=0)) ** 4).mean(axis=0)
+    events = rows.persons_ended
+    fourth = rows.ended.sum() * ((design - design.mean(axis=0)) ** 4).mean(axis=0)
     skewed = fourth > LARGEST_KURTOSIS * square.diagonal() ** 2
     error = np.where((events < least) | np.tile(skewed, 2), 0.0, error)
     noise = None
@@ -284,14 +268,22 @@ def _by_site(
     return by_precision(step, error, noise)
 
 
-def _one_step(score: FloatVector, square: FloatMatrix) -> FloatMatrix:
-    """A Newton step and its standard errors, 0 where nothing is determined, shape (2, m)."""
+def _one_step(score: FloatVector, square: FloatMatrix, products: FloatMatrix | None) -> FloatMatrix:
+    """A Newton step and its standard errors, 0 where nothing is determined, shape (2, m).
+
+    Where patients have several rows, ``products`` of their parts of the score begin with those of
+    its m values; else its variance is the Hessian.
+    """
     scale = np.sqrt(np.maximum(square.diagonal(), 0.0))
     scale = np.where(scale > 0.0, scale, 1.0)
     scaled = square / (scale[:, None] * scale)
     inverse = np.linalg.pinv(scaled, rcond=LEAST_PIVOT, hermitian=True)
     determined = abs((inverse @ scaled).diagonal() - 1.0) < DETERMINED
-    variance = np.where(determined, np.maximum(inverse.diagonal(), 0.0), 0.0)
+    spread = inverse
+    if products is not None:
+        m = len(score)
+        spread = inverse @ (products[:m, :m] / (scale[:, None] * scale)) @ inverse
+    variance = np.where(determined, np.maximum(spread.diagonal(), 0.0), 0.0)
     return np.stack([inverse @ (score / scale), np.sqrt(variance)]) / scale
 
 
@@ -345,52 +337,3 @@ def _categories_at_risk(
     )
     pairs = (each[:, None] & each)[np.triu_indices(len(each))]
     return np.append(1.0, pairs.astype(np.float64))
-
-
-def partial_likelihood(
-    rows: SurvivalRows,
-    design: FloatMatrix,
-    coefficients: FloatVector,
-    *,
-    efron: bool,
-    power: int = 0,
-) -> tuple[float, FloatVector, FloatMatrix]:
-    """Logarithm of a site's partial likelihood, its gradient, and minus its Hessian.
-
-    With a ``power`` each event counts in both derivatives by that power of its rank in time, from
-    -1/2 to 1/2: those by a change of coefficients with the rank (Grambsch and Therneau, Biometrika
-    81 (1994) 515-526).
-
-    What a row adds to the sums over all risk sets that it is in is one weight, so that there is no
-    matrix per time: with e the mean columns of a risk set, the Hessian is X' diag(q) X - sum e e'.
-    """
-    order = np.argsort(rows.time, kind="stable")
-    time, ended, design = rows.time[order], rows.ended[order], design[order]
-    linear = design @ coefficients
-    largest = float(linear.max())
-    weights = np.exp(linear - largest)
-    times, event = np.unique(time[ended], return_inverse=True)
-    first = np.searchsorted(time, times, side="left")
-    weighted = np.column_stack([weights, weights[:, None] * design])
-    at_risk = np.cumsum(weighted[::-1], axis=0)[::-1][first]
-    tied = np.zeros_like(at_risk)
-    np.add.at(tied, event, weighted[ended])
-    ties = np.bincount(event, minlength=len(times))
-    count = np.repeat(np.arange(len(times)), ties)
-    # of every event the share of those tied with it that is taken off the risk set
-    before = np.arange(len(event)) - np.repeat(np.cumsum(ties) - ties, ties)
-    taken = before / ties[count] if efron else np.zeros(len(event))
-    sums = at_risk[count] - taken[:, None] * tied[count]
-    total = np.maximum(sums[:, 0], LEAST)
-    rank = (np.cumsum(ties) - ties / 2.0) / len(event) - 0.5
-    counted = rank[count] ** power
-    means, share = sums[:, 1:] / total[:, None], counted / total
-    risk = np.cumsum(np.bincount(count, share, minlength=len(times)))
-    reached = np.searchsorted(times, time, side="right")
-    factor = np.where(reached > 0, risk[np.maximum(reached - 1, 0)], 0.0)
-    factor[ended] -= np.bincount(count, share * taken, minlength=len(times))[event]
-    value = linear[ended].sum() - np.log(total).sum() - largest * len(count)
-    weighed = means * counted[:, None] if power else means
-    gradient = (design[ended] * counted[:, None]).sum(axis=0) - weighed.sum(axis=0)
-    hessian = design.T @ ((factor * weights)[:, None] * design) - means.T @ weighed
-    return float(value), gradient, hessian
