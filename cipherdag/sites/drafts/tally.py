@@ -163,7 +163,7 @@ def without_lacked(
     kind = f'kind = "{column.kind}"' + (f", categories = [{listed}]" if listed else "")
     said = (
         f"Ignored: {' and '.join(files)} lack{'s' * (len(files) == 1)} it. LOOK: if it has another "
-        f'name there, write rename = {{ "THAT NAME" = "{column.name}" }} under [sources."FILE"] of '
+        f'name there, write rename."THAT NAME" = "{column.name}" under [sources."FILE"] of '
         f"the file. If it was not measured there, write {kind} and unmeasured_at = [{sites}]. "
         f"Where fewer than {FEWEST_LACKING} sites lack the same columns, `cipherdag schema "
         "overlap` leaves more out."

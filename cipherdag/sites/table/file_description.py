@@ -226,8 +226,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             if value == getattr(AS_USUAL, key):
                 continue
             if isinstance(value, dict):
-                pairs = (f"{_toml(each)} = {_toml(new)}" for each, new in value.items())
-                lines.append(f"{key} = {{ {', '.join(pairs)} }}")
+                lines += [f"{key}.{_toml(each)} = {_toml(new)}" for each, new in value.items()]
             else:
                 lines.append(f"{key} = {_toml(value)}")
         return lines

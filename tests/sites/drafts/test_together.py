@@ -67,13 +67,8 @@ def followed(draft):
         said = " ".join(line.removeprefix("# ") for line in comment.splitlines())
         if "DECIDE" not in said:
             continue
-        for key in re.findall(r"multiply = \{ ([^}]*) \} for '([^']*)'", said):
-            head = f'[sources."{key[1]}"]\n'
-            before = re.search(rf"{re.escape(head)}multiply = {{ (.*) }}\n", draft)
-            if before:
-                draft = draft.replace(before[0], f"{head}multiply = {{ {before[1]}, {key[0]} }}\n")
-            else:
-                draft = draft.replace(head, f"{head}multiply = {{ {key[0]} }}\n")
+        for line, file in re.findall(r"(multiply\.\S+ = \S+) for '([^']*)'", said):
+            draft = draft.replace(f'[sources."{file}"]\n', f'[sources."{file}"]\n{line}\n')
         form = r'(kind|unit|categories|synonyms) = ("[^"]*"|\[[^]]*\]|\{[^}]*\})'
         lines = "\n".join(f"{k} = {v}" for k, v in re.findall(form, said))
         draft = draft.replace(
