@@ -24,7 +24,7 @@ from cipherdag.sites.drafts.overlap import (
 )
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
-from cipherdag.sites.drafts.table_suspicions import table_suspicions
+from cipherdag.sites.drafts.table_suspicions import same_rows, table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
 from cipherdag.sites.table.data_frame import parts_by
 from cipherdag.sites.table.names import check_column, normalise_name
@@ -289,6 +289,7 @@ def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
         of_sites = f"{named_together('site', sites)}, " if sites else ""
         of_columns = f"{named_together('column', columns)}: " if columns else ""
         said.append(f"{of_sites}{of_columns}{text}")
+    said += [f"sites {each}" for each in same_rows([*tables.items()])]
     first = next(iter(tables.values()))
     for position, variable in enumerate(first.schema.variables):
         if variable.kind != "continuous":

@@ -170,3 +170,38 @@ def test_the_order_of_files_does_not_count(files):
     texts = {draft_files(each, 5)[0].dumps() for each in permutations(files)}
     columns = {frozenset(Schema.loads(text).names) for text in texts}
     assert len(columns) == 1
+
+
+@pytest.mark.parametrize("how", ["copy", "other order", "other names", "one more row", "by chance"])
+def test_files_with_the_same_rows_are_named_and_not_merged(tmp_path, how):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"age": rng.normal(60, 9, 80).round(1), "sex": rng.choice(["f", "m"], 80)})
+    second = {
+        "copy": frame,
+        "other order": frame.sample(frac=1.0, random_state=1),
+        "other names": frame.rename(columns={"age": "Alter"}),
+        "one more row": pd.concat([frame, frame[:1].assign(age=71.3)]),
+    }.get(how, frame.iloc[:12])
+    first = frame.iloc[:12] if how == "by chance" else frame
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for file, rows in zip(files, (first, second), strict=True):
+        rows.to_csv(file, index=False)
+    schema, _, _ = draft_files(files, 5)
+    said = "'a.csv' and 'b.csv' hold the same rows" in " ".join(schema.comment.split())
+    assert said == (how in ("copy", "other order", "other names"))
+    assert load_table(schema.described(files[0]), schema).rows == len(first)
+
+
+def test_a_run_over_the_same_file_says_so(files, tmp_path, capsys, monkeypatch, caplog):
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(files[0].read_bytes())
+    schema = tmp_path / "schema.toml"
+    three = [files[0], copy, files[1]]
+    assert call(capsys, monkeypatch, "schema", "infer", *three, "--out", schema)[0] == 0
+    assert "'kiel.csv' and 'copy.csv' hold the same rows" in " ".join(
+        schema.read_text("utf-8").replace("\n# ", " ").split()
+    )
+    run = ["run", "fedpc", *three, "--schema", schema, "--out", tmp_path / "out"]
+    code, _, wrong = call(capsys, monkeypatch, *run)
+    assert code == 0, wrong
+    assert "sites 'kiel' and 'copy' hold the same rows" in caplog.text
