@@ -45,7 +45,7 @@ BUDGETS = {
     "audit": 1427,
     "cli": 4608,
     "deployment": 1841,
-    "federation": 1819,
+    "federation": 1823,
     "findings": 4305,
     "graphs": 6362,
     "pages": 268,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5682,
     "questions": 5905,
     "results": 1465,
-    "sites": 25961,
+    "sites": 26001,
     "statistics": 1792,
     "the root": 977,
 }

@@ -16,6 +16,7 @@ from cipherdag.federation.site import Site
 from cipherdag.graphs.relations import LEFT_OUT
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.drafts.inference import Draft, infer_columns
+from cipherdag.sites.drafts.left_out import left_out
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
     overlap_remarks,
@@ -97,17 +98,20 @@ def load_sites(
     """
     for name in _index_names(data.values()):
         log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
-    drafted = schema is None
+    drafted, text = schema is None, ""
     if schema is None:
         marks = (interventions, patient)
         resolved = _drafted(data, marks, labels, overlapping=min_group_size > 0)
     else:
         resolved = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+        text = text if isinstance(schema, Schema) else Path(schema).read_text("utf-8-sig")
     resolved = resolved.with_patients(patient)
     if min_group_size:
         resolved = _overlapping(data, resolved, min_group_size)
     resolved = resolved.with_interventions(interventions)
     resolved = resolved.with_labels(labels) if labels else resolved
+    for why, names in ({} if drafted else left_out(resolved, text)).items():
+        log.warning("%s left out %s", named_together("column", names), why)
     tables = _loaded(data, resolved)
     if drafted and constants:
         tables = without_constants(tables)

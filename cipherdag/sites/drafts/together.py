@@ -142,6 +142,7 @@ def _column(match: Match, site: str, draft: Draft) -> Column:
 def _shared(column: Column, match: Match, drafts: Mapping[str, Draft], fewest: int) -> Column:
     """The column without categories that few rows of all tables hold, and with its comment."""
     looks: dict[str, list[str]] = {}
+    reasons = []
     rows: Counter[str] = Counter()
     spelled = {text: each for each, texts in column.synonyms for text in texts}
     for site, header in match.headers.items():
@@ -149,7 +150,9 @@ def _shared(column: Column, match: Match, drafts: Mapping[str, Draft], fewest: i
         for text, times in {} if isinstance(values, Numbers) else values.items():
             rows[spelled.get(text, text)] += times
         (shared,) = (each for each in drafts[site].shared if each.name == header.name)
-        for each in shared.comment.split("LOOK: ")[1:]:
+        reason, *odd = shared.comment.split("LOOK: ")
+        reasons.append(reason.strip())
+        for each in odd:
             if WITHHELD not in each:
                 looks.setdefault(each.strip(), []).append(site)
     if column.kind != "ignore":
@@ -159,7 +162,7 @@ def _shared(column: Column, match: Match, drafts: Mapping[str, Draft], fewest: i
     lacking = ", ".join(f'"{s.split(".")[0]}"' for s in drafts if s not in match.headers)
     if lacking and column.comment.startswith("DECIDE"):
         said = [f"And if others did not measure it, write unmeasured_at = [{lacking}].", *said]
-    return replace(column, comment=" ".join([column.comment or "Ignored.", *said]))
+    return replace(column, comment=" ".join([column.comment or min(reasons), *said]))
 
 
 def _description(matched: Sequence[Match], site: str, draft: Draft) -> FileDescription:
