@@ -45,8 +45,7 @@ def draft_files(
         SchemaError: If no column is left.
     """
     called = [path.name for path in files]
-    plain = all(path.suffix != ".toml" for path in files) and len({*called}) == len(called)
-    if plain and _headers_differ(files):
+    if len({*called}) == len(called) and _headers_differ(files):
         drafts = {
             path.name: infer_columns([path], overlapping=True, fewest=min_cell_size)
             for path in files

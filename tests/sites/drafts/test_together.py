@@ -205,3 +205,46 @@ def test_a_run_over_the_same_file_says_so(files, tmp_path, capsys, monkeypatch, 
     code, _, wrong = call(capsys, monkeypatch, *run)
     assert code == 0, wrong
     assert "sites 'kiel' and 'copy' hold the same rows" in caplog.text
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["as it is", "renamed there"])
+def test_described_files_and_databases_are_matched_like_files(files, tmp_path, named):
+    berlin = pd.read_csv(files[2])
+    berlin.to_csv(tmp_path / "export.csv", sep=";", decimal=",", encoding="cp1252", index=False)
+    own = 'rename."Alter" = "Jahre"\nmultiply.Jahre = 1.0\n' if named else ""
+    (tmp_path / "berlin.toml").write_text(
+        'file = "export.csv"\ndelimiter = ";"\ndecimal = ","\nencoding = "cp1252"\n' + own, "utf-8"
+    )
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "lyon.db")) as connection:
+        words = '* REPLACE ("Stade"::VARCHAR AS "Stade")'
+        connection.execute(f"CREATE TABLE t AS SELECT {words} FROM read_csv('{files[3]}')")
+    (tmp_path / "lyon.toml").write_text('address = "duckdb:///lyon.db"\ntable = "t"\n', "utf-8")
+    given = [files[0], files[1], tmp_path / "berlin.toml", tmp_path / "lyon.toml"]
+    if named:
+        given = given[:3]  # "Jahre" is no word for age that the program has
+    schema, _, table = draft_files(given, 5)
+    assert any(re.match(r"sex +sex +sex +Geschlecht", line) for line in table)
+    schema = Schema.loads(followed(schema.dumps()))
+    assert "sex" in schema.names
+    assert ("age" in schema.names) != named
+    for source in given:
+        right = truth(source.stem)
+        assert load_table(schema.described(source), schema).rows == 90
+        if not named:
+            got = load_table(schema.described(source), schema)
+            for name in ("age", "glucose", "creatinine"):
+                numbers = got.values[:, schema.names.index(name)]  # noqa: PD011 - of a SiteTable
+                np.testing.assert_allclose(numbers, right[name], rtol=2e-4)
+
+
+@pytest.mark.follows("Draft a schema from it")
+def test_merge_says_that_a_description_of_data_is_no_draft(files, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "kiel.toml"
+    path.write_text('file = "kiel.csv"\n', "utf-8")
+    code, _, wrong = call(capsys, monkeypatch, "schema", "merge", path, path)
+    assert code != 0
+    assert "this describes data, and is no schema" in wrong
+    draft = tmp_path / "draft.toml"
+    assert call(capsys, monkeypatch, "schema", "infer", path, "--out", draft)[0] == 0
+    assert call(capsys, monkeypatch, "schema", "merge", draft)[0] == 0
