@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from cipherdag.sites.drafts.inference import (
     looked_through,
 )
 from cipherdag.sites.drafts.merging import TAKEN_FOR_ONE, Difference, merge_schemas
+from cipherdag.sites.drafts.spellings import grouped, reading_of
 from cipherdag.sites.drafts.tally import Numbers, without_lacked
-from cipherdag.sites.drafts.withholding import WITHHELD, shareable
-from cipherdag.sites.table.column import Column
+from cipherdag.sites.drafts.withholding import WITHHELD, shareable, withheld
+from cipherdag.sites.table.column import Column, ColumnKind
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import open_table
@@ -105,24 +107,69 @@ def _merged(
 ) -> tuple[Schema, list[Column], tuple[Difference, ...]]:
     """The shared draft, its columns as all values can be read by them, and the differences."""
     here = {site: [each for each in matched if site in each.headers] for site in drafts}
-    schema, differences = merge_schemas(
-        {s: Schema(tuple(_column(each, s, drafts[s]) for each in of)) for s, of in here.items()},
-        {s: {m.headers[s].name: m.headers[s].quartiles for m in of} for s, of in here.items()},
-        complete=True,
-    )
+    quartiles = {
+        s: {m.headers[s].name: m.headers[s].quartiles for m in of} for s, of in here.items()
+    }
+
+    def merged(rare: Mapping[str, AbstractSet[str]]) -> tuple[Schema, tuple[Difference, ...]]:
+        columns = {
+            site: [_without(_column(each, site, drafts[site]), rare[each.name]) for each in of]
+            for site, of in here.items()
+        }
+        schemas = {site: Schema(tuple(each)) for site, each in columns.items()}
+        return merge_schemas(schemas, quartiles, complete=True)
+
     by_name, called = {match.name: match for match in matched}, [*drafts]
+    rare = {match.name: _rare(match, drafts, fewest) for match in matched}
+    whole, _ = merged({name: frozenset() for name in rare})
+    schema, differences = merged(rare)
     lacked = {
         match.name: [k for k, site in enumerate(called, 1) if site not in match.headers]
         for match in matched
         if len(match.headers) < len(called)
     }
-    runnable = [without_lacked(column, lacked, called) for column in schema.columns]
-    columns = (_shared(each, by_name[each.name], drafts, fewest) for each in schema.columns)
+    runnable = [without_lacked(column, lacked, called) for column in whole.columns]
+    columns = (
+        _shared(each, by_name[each.name], drafts, fewest, rare[each.name])
+        for each in schema.columns
+    )
     shared = tuple(without_lacked(column, lacked, called) for column in columns)
     sources = {site: _description(matched, site, draft) for site, draft in drafts.items()}
     sources = {site: each for site, each in sources.items() if each != AS_USUAL}
     said = tuple(each for each in differences if not each.remedy.startswith(TAKEN_FOR_ONE))
     return replace(schema, columns=shared, sources=sources), runnable, said
+
+
+def _rows(match: Match, drafts: Mapping[str, Draft]) -> Counter[str]:
+    """How many rows of all tables hold each text of a column."""
+    rows: Counter[str] = Counter()
+    for site, header in match.headers.items():
+        values = drafts[site].values[header.name]
+        rows.update({} if isinstance(values, Numbers) else values)
+    return rows
+
+
+def _rare(match: Match, drafts: Mapping[str, Draft], fewest: int) -> frozenset[str]:
+    """The categories that fewer rows of all tables hold, however they are spelt."""
+    rows = _rows(match, drafts)
+    listed = [_column(match, site, drafts[site]).categories for site in match.headers]
+    every = sorted({text for texts in listed for text in texts})
+    rare: set[str] = set()
+    for _ in range(2):  # words for true, female and so on count together once all others are gone
+        reads = reading_of([[text for text in texts if text not in rare] for texts in listed])
+        groups = grouped(every, {}, reads=reads)
+        rare = {t for each in groups if sum(rows[text] for text in each) < fewest for t in each}
+    return frozenset(rare)
+
+
+def _without(column: Column, rare: AbstractSet[str]) -> Column:
+    left = tuple(each for each in column.categories if each not in rare)
+    if left == column.categories:
+        return column
+    kind: ColumnKind = column.kind if left else "ignore"
+    allowed = column.allow_constant or len(left) == 1
+    ordered = column.ordered and len(left) > 1
+    return replace(column, kind=kind, categories=left, allow_constant=allowed, ordered=ordered)
 
 
 def _column(match: Match, site: str, draft: Draft) -> Column:
@@ -138,25 +185,33 @@ def _column(match: Match, site: str, draft: Draft) -> Column:
     return replace(column, categories=one, ordered=False) if column.categories and one else column
 
 
-def _shared(column: Column, match: Match, drafts: Mapping[str, Draft], fewest: int) -> Column:
+def _shared(
+    column: Column,
+    match: Match,
+    drafts: Mapping[str, Draft],
+    fewest: int,
+    rare: AbstractSet[str],
+) -> Column:
     """The column without categories that few rows of all tables hold, and with its comment."""
     looks: dict[str, list[str]] = {}
     reasons = []
-    rows: Counter[str] = Counter()
     spelled = {text: each for each, texts in column.synonyms for text in texts}
     for site, header in match.headers.items():
-        values = drafts[site].values[header.name]
-        for text, times in {} if isinstance(values, Numbers) else values.items():
-            rows[spelled.get(text, text)] += times
         (shared,) = (each for each in drafts[site].shared if each.name == header.name)
         reason, *odd = shared.comment.split("LOOK: ")
         reasons.append(reason.strip())
         for each in odd:
             if WITHHELD not in each:
                 looks.setdefault(each.strip(), []).append(site)
+    rows: Counter[str] = Counter()
+    for text, times in _rows(match, drafts).items():
+        rows[spelled.get(text, text)] += times
     if column.kind != "ignore":
         column = replace(column, comment=f"{match.reasons[0].upper()}{match.reasons[1:]}.")
         column = shareable(column, rows, fewest) if fewest else column
+    decided = column.kind == "discrete" or column.comment.startswith("DECIDE")
+    if rare and decided and WITHHELD not in column.comment:
+        column = replace(column, comment=f"{column.comment} {withheld(fewest)}")
     said = [f"LOOK, in {' and '.join(sites)}: {each}" for each, sites in looks.items()]
     lacking = ", ".join(f'"{s.split(".")[0]}"' for s in drafts if s not in match.headers)
     if lacking and column.comment.startswith("DECIDE"):

@@ -83,13 +83,17 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
             "discrete, with every code."
         )
         return _with_categories(column, "continuous", (), said)
-    said = (
+    kind: ColumnKind = "discrete" if often else "ignore"
+    return _with_categories(column, kind, often, f"{column.comment} {withheld(fewest)}".strip())
+
+
+def withheld(fewest: int) -> str:
+    """What is said of a column some categories of which are not written."""
+    return (
         f"LOOK: fewer than {fewest} rows each {WITHHELD}, which is not written. If it names "
         "nobody, add it to `categories`, or under `synonyms` to another one; or write it under "
         "`missing`."
     )
-    kind: ColumnKind = "discrete" if often else "ignore"
-    return _with_categories(column, kind, often, f"{column.comment} {said}".strip())
 
 
 def _with_categories(

@@ -1,15 +1,21 @@
 """Files whose headers differ make one draft, and what it asks to be written makes it right."""
 
 import re
+from collections import Counter
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from cipherdag import Schema
+from cipherdag import Schema, infer_schema
+from cipherdag.sites.drafts.merging import merge_schemas
 from cipherdag.sites.drafts.together import draft_files
+from cipherdag.sites.table.column_reader import stands_for_missing
+from cipherdag.sites.table.names import is_female, loose_forms, truth_value
 from cipherdag.sites.table.site_table import load_table
 from tests.support.commands import call
 
@@ -141,8 +147,6 @@ def test_a_column_that_one_file_lacks_is_said_with_its_choice(files, tmp_path, c
 
 
 def test_files_with_equal_headers_make_the_draft_that_they_made(tmp_path):
-    from cipherdag import infer_schema
-
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     for seed, file in enumerate(files):
         rng = np.random.default_rng(seed)
@@ -248,3 +252,68 @@ def test_merge_says_that_a_description_of_data_is_no_draft(files, tmp_path, caps
     draft = tmp_path / "draft.toml"
     assert call(capsys, monkeypatch, "schema", "infer", path, "--out", draft)[0] == 0
     assert call(capsys, monkeypatch, "schema", "merge", draft)[0] == 0
+
+
+RARE = st.sampled_from(
+    ["Zwitterling", "Müllerstadium", "IV", "4", "ja", "Yes", "f", "w", "H", "divers", "77", "unk",
+     "M\u00dcNNLICH", "3.4.1987", "a@b.org", "stage of Ms Kim", "I.", "0", "oui"]
+)  # fmt: skip
+
+
+@given(
+    rare=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), RARE), max_size=12),
+    fewest=st.sampled_from([1, 5, 11]), order=st.permutations(range(4)),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(
+    rare=[(3, 2, "77"), (0, 2, "Müllerstadium"), (3, 0, "Zwitterling")], fewest=5, order=range(4)
+)
+@example(rare=[(0, 2, "IV")] * 3 + [(1, 2, "IV")] * 3, fewest=5, order=range(4))
+def test_no_matched_draft_holds_a_text_of_few_rows(tmp_path_factory, rare, fewest, order):
+    folder, rows = tmp_path_factory.mktemp("rare"), {}
+    paths = []
+    for number, (site, words) in enumerate(WORDS.items()):
+        columns = {
+            name: np.array(given)[np.arange(90) % len(given)].astype(object)
+            for name, given in zip(("sex", "smoker", "stage"), words[:3], strict=True)
+        }
+        for at, (of, which, text) in enumerate(rare):
+            if of == number:
+                [*columns.values()][which][at] = text
+        names = (NAMES[site][2], NAMES[site][3], NAMES[site][6])
+        for name, cells in columns.items():
+            rows.setdefault(name, Counter()).update(map(str, cells))
+        paths.append(folder / f"{site}.csv")
+        named = dict(zip(names, columns.values(), strict=True))
+        pd.DataFrame({**named, NAMES[site][1]: truth(site)["age"]}).to_csv(paths[-1], index=False)
+    schema, found, _ = draft_files([paths[each] for each in order], fewest)
+    said = schema.dumps().partition("case counts.")[2] + " ".join(map(str, found))
+    for name, counts in rows.items():
+        for text, times in counts.items():
+            of_words = truth_value(text) is not None or is_female(text) is not None
+            spelled = {loose for other in counts if times for loose in loose_forms(other)
+                       if counts[other] >= fewest}  # fmt: skip
+            if times < fewest and not of_words and not loose_forms(text) & spelled:
+                assert f'"{text}"' not in said or stands_for_missing(text), (name, text)
+                assert f"'{text}'" not in said or stands_for_missing(text), (name, text)
+
+
+def test_rows_of_all_files_count_and_drafts_of_owners_hold_each_alone(files, tmp_path):
+    for file in files[:2]:
+        frame = pd.read_csv(file, dtype=str)
+        frame.loc[:2, "stage"] = "IV"  # of three rows at each
+        frame.to_csv(file, index=False)
+    together = Schema.loads(followed(draft_files(files, 5)[0].dumps()))
+    (stage,) = (column for column in together.columns if column.name == "stage")
+    assert "IV" in stage.categories  # one person has all files, and six rows of these hold it
+    drafts = {file.stem: infer_schema(file) for file in files[:2]}
+    merged, _ = merge_schemas(drafts)
+    (stage,) = (column for column in merged.columns if column.name == "stage")
+    assert stage.categories == ("I", "II", "III")  # nobody has five rows with it
+    frame = pd.read_csv(files[0], dtype=str)
+    frame.loc[:5, "stage"] = "IV"
+    frame.to_csv(files[0], index=False)
+    drafts["kiel"] = infer_schema(files[0])
+    merged, _ = merge_schemas(drafts)
+    (stage,) = (column for column in merged.columns if column.name == "stage")
+    assert "IV" in stage.categories  # by kiel's rows alone
