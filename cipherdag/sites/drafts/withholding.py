@@ -144,7 +144,7 @@ def _private_kind(column: Column) -> str:
 def content(columns: Iterable[Column], fewest: int) -> list[str]:
     """What a draft holds, and what it does not, in sentences for who is about to send it."""
     listed = [*columns]
-    given = [column.name for column in listed if column.categories]
+    given = [each.name for each in listed if each.categories or "categories = [" in each.comment]
     hidden = [column.name for column in listed if WITHHELD in column.comment]
     said = f"This draft holds the names of {counted(len(listed), 'column')}"
     said += f", and categories of {first_of(given)}" if given else ""

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from documents import blocks
 
 from cipherdag import Federation, FedPC, Schema, infer_schema
 from cipherdag.sites.drafts.left_out import left_out
@@ -81,3 +82,20 @@ def test_a_simulation_with_a_draft_says_it_and_marks_are_exempt(caplog):
     caplog.clear()
     Federation.split(frame, 3, schema=draft, patient="pid").run(FedPC())
     assert "left out since" not in caplog.text
+
+
+def test_the_page_shows_what_a_run_says(tmp_path, monkeypatch, capsys, caplog):
+    page = [*blocks("docs/howto/agree-on-a-schema.md")]
+    (shown,) = (each for each in page if "test_left_out" in each.how.get("shown by", ""))
+    (python,) = (each for each in page if '"kiel"' in each.code and each.language == "python")
+    monkeypatch.chdir(tmp_path)
+    exec(python.code, {"np": np, "pd": pd})
+    infer, run = (
+        next(each.code.split() for each in page if each.code.startswith(begin))
+        for begin in ("cipherdag schema infer kiel", "cipherdag run describe kiel")
+    )
+    assert call(capsys, monkeypatch, *infer[1:])[0] == 0
+    assert call(capsys, monkeypatch, *run[1:])[0] == 0
+    assert shown.code.strip()
+    for line in shown.code.splitlines():
+        assert line in caplog.text
