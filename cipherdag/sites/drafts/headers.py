@@ -347,12 +347,13 @@ def other_words(match: Match) -> dict[str, dict[str, str]]:
         shown = {text for each in others for text in meanings(each.column)}
         here = meanings(header.column)
         if shown and len(header.column.categories) > 1 and not here & shown:
-            ranks = {_rank(text): text for each in others for text in each.column.categories}
+            ranks = {as_figure(text): text for each in others for text in each.column.categories}
             strangers[site] = {
-                text: ranks.get(_rank(text), "") for text in header.column.categories
+                text: ranks.get(as_figure(text), "") for text in header.column.categories
             }
     return strangers if 2 * len(strangers) < len(headers) else dict([*strangers.items()][1:])
 
 
-def _rank(text: str) -> str:
+def as_figure(text: str) -> str:
+    """The figure of a Roman numeral up to six; any other text as it is."""
     return str(_ROMAN.index(text.casefold()) + 1) if text.casefold() in _ROMAN else text

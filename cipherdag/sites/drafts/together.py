@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.errors import DataError
-from cipherdag.sites.drafts.headers import Header, Match, matches
+from cipherdag.sites.drafts.headers import Header, Match, as_figure, matches
 from cipherdag.sites.drafts.inference import (
     Draft,
     Values,
@@ -22,7 +22,7 @@ from cipherdag.sites.drafts.merging import TAKEN_FOR_ONE, Difference, merge_sche
 from cipherdag.sites.drafts.spellings import grouped, reading_of
 from cipherdag.sites.drafts.tally import Numbers, without_lacked
 from cipherdag.sites.drafts.withholding import WITHHELD, shareable, withheld
-from cipherdag.sites.table.column import Column, ColumnKind
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import open_table
@@ -111,9 +111,13 @@ def _merged(
         s: {m.headers[s].name: m.headers[s].quartiles for m in of} for s, of in here.items()
     }
 
+    def without(column: Column, rare: AbstractSet[str]) -> Column:
+        often = {text: fewest for text in column.categories if text not in rare}
+        return shareable(column, often, fewest) if rare else column
+
     def merged(rare: Mapping[str, AbstractSet[str]]) -> tuple[Schema, tuple[Difference, ...]]:
         columns = {
-            site: [_without(_column(each, site, drafts[site]), rare[each.name]) for each in of]
+            site: [without(_column(each, site, drafts[site]), rare[each.name]) for each in of]
             for site, of in here.items()
         }
         schemas = {site: Schema(tuple(each)) for site, each in columns.items()}
@@ -159,17 +163,8 @@ def _rare(match: Match, drafts: Mapping[str, Draft], fewest: int) -> frozenset[s
         reads = reading_of([[text for text in texts if text not in rare] for texts in listed])
         groups = grouped(every, {}, reads=reads)
         rare = {t for each in groups if sum(rows[text] for text in each) < fewest for t in each}
-    return frozenset(rare)
-
-
-def _without(column: Column, rare: AbstractSet[str]) -> Column:
-    left = tuple(each for each in column.categories if each not in rare)
-    if left == column.categories:
-        return column
-    kind: ColumnKind = column.kind if left else "ignore"
-    allowed = column.allow_constant or len(left) == 1
-    ordered = column.ordered and len(left) > 1
-    return replace(column, kind=kind, categories=left, allow_constant=allowed, ordered=ordered)
+    ranks = {as_figure(text) for text in every if text not in rare}
+    return frozenset(text for text in rare if as_figure(text) not in ranks)
 
 
 def _column(match: Match, site: str, draft: Draft) -> Column:
@@ -209,7 +204,7 @@ def _shared(
     if column.kind != "ignore":
         column = replace(column, comment=f"{match.reasons[0].upper()}{match.reasons[1:]}.")
         column = shareable(column, rows, fewest) if fewest else column
-    decided = column.kind == "discrete" or column.comment.startswith("DECIDE")
+    decided = column.kind == "discrete" or "categories = [" in column.comment
     if rare and decided and WITHHELD not in column.comment:
         column = replace(column, comment=f"{column.comment} {withheld(fewest)}")
     said = [f"LOOK, in {' and '.join(sites)}: {each}" for each, sites in looks.items()]

@@ -288,14 +288,14 @@ def test_no_matched_draft_holds_a_text_of_few_rows(tmp_path_factory, rare, fewes
         pd.DataFrame({**named, NAMES[site][1]: truth(site)["age"]}).to_csv(paths[-1], index=False)
     schema, found, _ = draft_files([paths[each] for each in order], fewest)
     said = schema.dumps().partition("case counts.")[2] + " ".join(map(str, found))
-    for name, counts in rows.items():
-        for text, times in counts.items():
-            of_words = truth_value(text) is not None or is_female(text) is not None
-            spelled = {loose for other in counts if times for loose in loose_forms(other)
-                       if counts[other] >= fewest}  # fmt: skip
-            if times < fewest and not of_words and not loose_forms(text) & spelled:
-                assert f'"{text}"' not in said or stands_for_missing(text), (name, text)
-                assert f"'{text}'" not in said or stands_for_missing(text), (name, text)
+    often = {text for counts in rows.values() for text, n in counts.items() if n >= fewest}
+    often |= {"4", "IV"} if {"4", "IV"} & often else set()  # a Roman numeral is a spelling
+    spelled = {loose for text in often for loose in loose_forms(text)}
+    for text in {text for counts in rows.values() for text in counts} - often:
+        of_words = truth_value(text) is not None or is_female(text) is not None
+        if not of_words and not loose_forms(text) & spelled and not stands_for_missing(text):
+            assert f'"{text}"' not in said, text
+            assert f"'{text}'" not in said, text
 
 
 def test_rows_of_all_files_count_and_drafts_of_owners_hold_each_alone(files, tmp_path):
