@@ -28,6 +28,7 @@ from cipherdag.sites.table.names import (
     is_plain_number,
     normalise_name,
     normalise_value,
+    sort_categories,
 )
 from cipherdag.sites.table.reading import TableSource, open_table
 
@@ -163,7 +164,7 @@ def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
     if is_free_text(texts, rows):
         note += "Ignored: this looks like an identifier or free text; no value of it is written."
         return Column(name, "ignore", comment=note)
-    return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")
+    return Column(name, "discrete", categories=sort_categories(texts), comment=f"{note}Text.")
 
 
 def refuse_infinite(

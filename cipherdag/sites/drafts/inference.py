@@ -103,8 +103,8 @@ def infer_columns(
       than 10 rows each on average: that looks like an identifier or free text, is ignored, and
       none of its values is written.
 
-    Categories are sorted, whole numbers by size and texts by code point. Numbers one of which is
-    infinite are refused.
+    Categories are sorted: whole numbers by size, words for false before those for true, as an event
+    is the second of two, and texts by code point. Numbers one of which is infinite are refused.
 
     Where a database declares a column's type, that decides instead: numbers are continuous, truth
     values and enumerations discrete with all their values, text as above; dates, bytes and

@@ -75,7 +75,7 @@ def test_the_order_of_drafts_does_not_count(drafts, letters):
          {"no": ("NO",), "yes": ("Yes",)}),
         ([("0", "1"), ("no", "yes"), ("False", "True")], ("no", "yes"),
          {"no": ("0", "False"), "yes": ("1", "True")}),
-        ([("nein", "ja"), ("nein", "ja"), ("no", "yes")], ("ja", "nein"),
+        ([("nein", "ja"), ("nein", "ja"), ("no", "yes")], ("nein", "ja"),
          {"ja": ("yes",), "nein": ("no",)}),
         ([("Männer", "Frauen"), ("maenner", "frauen"), ("Männer", "Frauen")], ("Frauen", "Männer"),
          {"Frauen": ("frauen",), "Männer": ("maenner",)}),
