@@ -58,8 +58,9 @@ def sort_categories(texts: Iterable[str]) -> tuple[str, ...]:
     listed = sorted(texts)
     if all(map(is_integer_text, listed)):
         return tuple(sorted(listed, key=int))
-    truth = [value for value in map(truth_value, listed) if value is not None]
-    return tuple(sorted(listed, key=truth_value) if len(truth) == len(listed) else listed)
+    if None not in map(truth_value, listed):
+        listed.sort(key=lambda text: bool(truth_value(text)))
+    return tuple(listed)
 
 
 def hidden_character(text: str) -> str | None:
