@@ -147,7 +147,9 @@ def _folded(text: str) -> str:
 
 
 def _words(name: str) -> str:
-    return " ".join(re.findall(r"[^\W_]+", _folded(name)))
+    """Its words in small letters without accents or marks; a capital may begin one."""
+    split = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z][a-z]{2})", " ", name)
+    return " ".join(re.findall(r"[^\W_]+", _folded(split)))
 
 
 def _concept(words: str) -> str:
@@ -190,7 +192,7 @@ def matches(tables: Tables) -> list[Match]:
     same. Where a table has two columns of a meaning, none of them matches by it.
     """
     groups = _by_key(tables, lambda header: header.name)
-    groups = _joined(groups, lambda header: header.words)
+    groups = _joined(groups, lambda header: header.words.replace(" ", ""))
     groups = _joined(groups, lambda header: header.concept)
     often = Counter(header.name for headers in tables.values() for header in headers)
     usual = {
@@ -258,9 +260,9 @@ def _reasons(group: Group) -> Iterator[str]:
     headers = [*group.values()]
     if len({header.name for header in headers}) == 1:
         yield "equal names"
-    elif len({_words(header.name) for header in headers}) == 1:
+    elif len({_words(header.name).replace(" ", "") for header in headers}) == 1:
         yield "names equal but for marks"
-    elif len({header.words for header in headers}) == 1:
+    elif len({header.words.replace(" ", "") for header in headers}) == 1:
         yield "names equal but for the unit"
     else:
         yield f"names that mean {headers[0].concept}"

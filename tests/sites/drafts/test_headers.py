@@ -71,6 +71,20 @@ def test_no_common_name_is_that_of_another_column():
     assert len({*names}) == len(names)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "match"),
+    [
+        ("BloodPressure", "blood_pressure", True), ("bloodpressure", "BloodPressure", True),
+        ("HbA1c", "hba1c", True), ("BMI", "Body mass index", True), ("sex", "Geschlecht", True),
+        ("diabetesMed", "diabetes", False), ("DiabetesPedigreeFunction", "Diabetes", False),
+        ("SmokerParent", "smoker", False), ("WeightLoss", "weight", False),
+        ("death_days", "died", False), ("stage_n", "stage", False),
+    ],
+)  # fmt: skip
+def test_names_of_several_words_match_as_a_whole(one, other, match):
+    assert (len(matches({"a": [header(one)], "b": [header(other)]})) == 1) == match
+
+
 def test_columns_of_one_file_in_two_units_are_not_one():
     tables = {"a": [header("glucose_mmol_l"), header("glucose_mg_dl")], "b": [header("glucose")]}
     assert all(len(match.headers) == 1 for match in matches(tables))
