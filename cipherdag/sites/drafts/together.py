@@ -24,7 +24,7 @@ from cipherdag.sites.drafts.tally import Numbers, without_lacked
 from cipherdag.sites.drafts.withholding import WITHHELD, shareable, withheld
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
-from cipherdag.sites.table.names import is_plain_number
+from cipherdag.sites.table.names import is_female, is_plain_number, truth_value
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 
@@ -38,27 +38,42 @@ def draft_files(
 ) -> tuple[Schema, tuple[Difference, ...], list[str]]:
     """A schema for all files, what differs between them, and a table of columns by file.
 
-    Where columns are called differently they are matched as in `headers`, and renamed in
-    ``[sources]`` of the schema. What people must decide is ignored until they have, and a comment
-    says what to write. A file without a column that others have is `without_lacked`.
+    Where columns are called, or categories spelt, differently they are matched as in `headers`, and
+    renamed in ``[sources]`` of the schema. What people must decide is ignored until they have, and
+    a comment says what to write. A file without a column that others have is `without_lacked`.
 
     Raises:
         DataError: See `infer_schema`.
         SchemaError: If no column is left.
     """
     called = [path.name for path in files]
-    if len({*called}) == len(called) and _headers_differ(files):
-        drafts = {
-            path.name: infer_columns([path], overlapping=True, fewest=min_cell_size)
-            for path in files
-        }
-        matched = matches({site: _headers(draft) for site, draft in drafts.items()})
-        if any(each.renamed for each in matched):
-            schema, runnable, differences = _merged(matched, drafts, min_cell_size)
-            return looked_through(schema, runnable, files), differences, [*_table(matched, called)]
-        if any(len(each.headers) < len(called) for each in matched):
-            return infer_schema(files, min_cell_size=min_cell_size), (), [*_table(matched, called)]
-    return infer_schema(files, min_cell_size=min_cell_size), (), []
+    if len({*called}) < len(called) or len(called) == 1:
+        return infer_schema(files, min_cell_size=min_cell_size), (), []
+    spelt = False
+    if not _headers_differ(files):
+        schema = infer_schema(files, min_cell_size=min_cell_size)
+        spelt = any(map(_spelt_twice, schema.columns))
+        if not spelt:
+            return schema, (), []
+    drafts = {
+        path.name: infer_columns([path], overlapping=True, fewest=min_cell_size) for path in files
+    }
+    matched = matches({site: _headers(draft) for site, draft in drafts.items()})
+    table = [*_table(matched, called)]
+    if spelt or any(each.renamed for each in matched):
+        schema, runnable, differences = _merged(matched, drafts, min_cell_size)
+        return looked_through(schema, runnable, files), differences, table
+    lacking = any(len(each.headers) < len(called) for each in matched)
+    return infer_schema(files, min_cell_size=min_cell_size), (), table if lacking else []
+
+
+def _spelt_twice(column: Column) -> bool:
+    """Whether two categories are one, spelt differently: "F" and "f", or "yes" and "True"."""
+    reads = next(
+        (r for r in (truth_value, is_female) if None not in map(r, column.categories)), None
+    )
+    groups = grouped(column.categories, {}, reads=reads)
+    return any(len(group) > 1 for group in groups)
 
 
 def _headers_differ(files: Sequence[Path]) -> bool:

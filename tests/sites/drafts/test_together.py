@@ -317,3 +317,18 @@ def test_rows_of_all_files_count_and_drafts_of_owners_hold_each_alone(files, tmp
     merged, _ = merge_schemas(drafts)
     (stage,) = (column for column in merged.columns if column.name == "stage")
     assert "IV" in stage.categories  # by kiel's rows alone
+
+
+def test_spellings_of_files_with_equal_headers_become_synonyms(files, tmp_path):
+    given = files[:2]  # kiel and graz call their columns alike and spell otherwise
+    schema, found, table = draft_files(given, 5)
+    by_name = {column.name: column for column in schema.columns}
+    assert by_name["sex"].categories == ("f", "m")
+    assert dict(by_name["sex"].synonyms) == {"f": ("F",), "m": ("M",)}
+    assert len(by_name["smoker"].categories) == 2
+    assert table
+    assert not any(each.open for each in found)
+    for file in given:
+        got, right = load_table(schema.described(file), schema), truth(file.stem)
+        codes = got.codes[:, schema.names.index("sex")]
+        np.testing.assert_array_equal(codes, right["sex"])
