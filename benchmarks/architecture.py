@@ -45,7 +45,7 @@ BUDGETS = {
     "audit": 1736,
     "cli": 4717,
     "deployment": 1841,
-    "federation": 1818,
+    "federation": 1823,
     "findings": 4306,
     "graphs": 6362,
     "pages": 383,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5682,
     "questions": 5948,
     "results": 1468,
-    "sites": 26805,
+    "sites": 27339,
     "statistics": 1801,
     "the root": 977,
 }

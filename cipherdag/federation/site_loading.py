@@ -16,6 +16,7 @@ from cipherdag.federation.site import Site
 from cipherdag.graphs.relations import LEFT_OUT
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.drafts.inference import Draft, infer_columns
+from cipherdag.sites.drafts.left_out import left_out
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
     overlap_remarks,
@@ -24,7 +25,7 @@ from cipherdag.sites.drafts.overlap import (
 )
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
-from cipherdag.sites.drafts.table_suspicions import table_suspicions
+from cipherdag.sites.drafts.table_suspicions import same_rows, table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
 from cipherdag.sites.table.data_frame import parts_by
 from cipherdag.sites.table.names import check_column, normalise_name
@@ -97,17 +98,20 @@ def load_sites(
     """
     for name in _index_names(data.values()):
         log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
-    drafted = schema is None
+    drafted, text = schema is None, ""
     if schema is None:
         marks = (interventions, patient)
         resolved = _drafted(data, marks, labels, overlapping=min_group_size > 0)
     else:
         resolved = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+        text = text if isinstance(schema, Schema) else Path(schema).read_text("utf-8-sig")
     resolved = resolved.with_patients(patient)
     if min_group_size:
         resolved = _overlapping(data, resolved, min_group_size)
     resolved = resolved.with_interventions(interventions)
     resolved = resolved.with_labels(labels) if labels else resolved
+    for why, names in ({} if drafted else left_out(resolved, text)).items():
+        log.warning("%s left out %s", named_together("column", names), why)
     tables = _loaded(data, resolved)
     if drafted and constants:
         tables = without_constants(tables)
@@ -289,6 +293,7 @@ def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
         of_sites = f"{named_together('site', sites)}, " if sites else ""
         of_columns = f"{named_together('column', columns)}: " if columns else ""
         said.append(f"{of_sites}{of_columns}{text}")
+    said += [f"sites {each}" for each in same_rows([*tables.items()])]
     first = next(iter(tables.values()))
     for position, variable in enumerate(first.schema.variables):
         if variable.kind != "continuous":

@@ -1,5 +1,6 @@
 """TOML read strictly into frozen types: no key is unknown, no value of another type."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -9,6 +10,11 @@ import msgspec
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
+_TWICE = re.compile(r"Cannot (?:overwrite|mutate|declare).*?( \(at .*\))?$")
+_ONE_LINE_EACH = (
+    "a key stands there twice{}; have it once, or give each of its entries a line, such as "
+    "multiply.glucose = 18.016, and write nothing in braces"
+)
 _WORDS = {
     "str": ("is not a text", "texts"),
     "Path": ("is not a text", "texts"),
@@ -35,7 +41,9 @@ def parse(content: bytes | str) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("the file is nested too deeply") from None
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
-        raise ValueError(f"this is not TOML: {error}") from None
+        twice = _TWICE.match(str(error))
+        said = _ONE_LINE_EACH.format(twice[1]) if twice else str(error)
+        raise ValueError(f"this is not TOML: {said}") from None
 
 
 def convert(table: Mapping[str, Any], kind: type[Kind], **given: object) -> Kind:

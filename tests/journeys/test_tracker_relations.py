@@ -237,7 +237,7 @@ def test_a_time_series_is_pointed_out_before_a_run(caplog):
         assert "as in a time series" in text.replace("\n# ", " ")
     for text in look(series().sample(frac=1.0, random_state=0), caplog):
         assert "as in a time series" not in text.replace("\n# ", " ")
-    whole = series().assign(day=np.arange(800.0))
+    whole = series().assign(day=np.arange(800.0) / 24.0)
     assert "as in a time series" in look(whole, caplog)[0]
 
 

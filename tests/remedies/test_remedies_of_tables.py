@@ -19,7 +19,7 @@ from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.site_table import load_table
 
 ROWS = 60
-SETTING = re.compile(r'(\w+) = ("[^"]*"|\[[^\]]*\]|\{.*?\}|true|\d+)')
+SETTING = re.compile(r'(\w+(?:\."[^"]*")?) = ("[^"]*"|\[[^\]]*\]|\{.*?\}|true|\d+)')
 OF_FILES = FileDescription.__struct_fields__
 
 
@@ -46,7 +46,7 @@ class Described:
 
     def declare(self, key, value, column=""):
         """Write a line where it belongs."""
-        if key in OF_FILES:
+        if key.partition(".")[0] in OF_FILES:
             self.source.write_text(f"{self.source.read_text('utf-8')}{key} = {value}\n", "utf-8")
             return
         table = Schema((self.column(column),)).dumps().partition("[columns")[2].partition("]")[0]
@@ -93,7 +93,7 @@ def described(folder, odd):
         case("NA, not declared", "If it stands for a missing value, write missing"),
         case("another spelling of a category", "If they are one, write synonyms"),
         case("true among yes and no", "If they are one, write synonyms"),
-        case("another name of a column", "or declare rename = "),
+        case("another name of a column", "or declare rename."),
         case("one column too many", 'list it in schema.toml (kind = "ignore" skips it)'),
         case("a date of another format", "or declare date_format = "),
     ],

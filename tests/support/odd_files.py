@@ -351,7 +351,7 @@ ODD = {
         schema=with_column(Column("ward", "discrete", categories=("007", "008"))),
     ),
     "another name of a column": Odd(
-        PLAIN.replace("age", "AGE").encode(), Refused("it has 'AGE'", 'rename = { "AGE" = "age" }')
+        PLAIN.replace("age", "AGE").encode(), Refused("it has 'AGE'", 'rename."AGE" = "age"')
     ),
     "one column too many": Odd(more("x", ["1"] * ROWS), Refused("schema lacks", "ignore")),
     "-999, with a plausible range": Odd(

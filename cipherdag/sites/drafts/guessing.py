@@ -28,13 +28,13 @@ from cipherdag.sites.table.names import (
     is_plain_number,
     normalise_name,
     normalise_value,
+    sort_categories,
 )
 from cipherdag.sites.table.reading import TableSource, open_table
 
 FEW_VALUES = 12
 _MOST_TEXTS = 100
 _FEWEST_ROWS_PER_TEXT = 10
-_IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
 _MOSTLY = 0.8
 MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 _INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
@@ -65,7 +65,7 @@ def guessed(name: str, counter: Counter[str], rows: int, declared: ColumnType | 
         marked = (
             " or ".join(f"'{word}'" for word in words) + " is taken as missing. " if words else ""
         )
-        return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
+        return _guess_numbers(name, others, tuple(words), gap + marked)
     if _mostly_numbers(values, others):
         return Column(name, "continuous", missing=tuple(words), comment=f"{gap}Numbers.")
     return _guess_texts(name, sorted(values), gap, rows)
@@ -109,8 +109,6 @@ def _guess_declared(
     if declared.kind == "number":
         if len(values) <= FEW_VALUES and all(map(is_integer_text, values)):
             note += ' If it holds codes, set kind = "discrete", and every code in `categories`.'
-        elif len(values) == rows and all(map(is_integer_text, values)):
-            note += _IDENTIFIER
         return Column(name, "continuous", comment=note)
     if declared.kind == "text":
         return _guess_texts(name, values, note + " ", rows)
@@ -138,30 +136,22 @@ def _in_order(name: str, declared: ColumnType, values: list[str], note: str) -> 
     return Column(name, "discrete", categories=listed, ordered=True, comment=note)
 
 
-def _guess_numbers(
-    name: str, numbers: list[str], missing: tuple[str, ...], note: str, *, unique: bool
-) -> Column:
+def _guess_numbers(name: str, numbers: list[str], missing: tuple[str, ...], note: str) -> Column:
     whole = all(map(is_integer_text, numbers))
     if len(set(map(float, numbers))) == 1:
         note += "Ignored: the column holds one value only, which carries no information."
         return Column(name, "ignore", missing=missing, comment=note)
     if not whole or len(numbers) > FEW_VALUES:
-        return many_numbers(name, missing, note, whole=whole, unique=unique)
+        return many_numbers(name, missing, note, whole=whole)
     note += f"At most {FEW_VALUES} different whole numbers."
     categories = tuple(sorted(numbers, key=int))
     return Column(name, "discrete", categories=categories, missing=missing, comment=note)
 
 
-def many_numbers(
-    name: str, missing: tuple[str, ...], note: str, *, whole: bool, unique: bool
-) -> Column:
-    """Numbers that are no categories, whole or not, no two rows alike or some."""
-    if not whole:
-        note += "Numbers."
-    else:
-        note += f"Whole numbers, more than {FEW_VALUES} different ones."
-        note += _IDENTIFIER if unique else ""
-    return Column(name, "continuous", missing=missing, comment=note)
+def many_numbers(name: str, missing: tuple[str, ...], note: str, *, whole: bool) -> Column:
+    """Numbers that are no categories, whole or not."""
+    what = f"Whole numbers, more than {FEW_VALUES} different ones." if whole else "Numbers."
+    return Column(name, "continuous", missing=missing, comment=note + what)
 
 
 def is_free_text(texts: Collection[str], rows: int) -> bool:
@@ -174,7 +164,7 @@ def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
     if is_free_text(texts, rows):
         note += "Ignored: this looks like an identifier or free text; no value of it is written."
         return Column(name, "ignore", comment=note)
-    return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")
+    return Column(name, "discrete", categories=sort_categories(texts), comment=f"{note}Text.")
 
 
 def refuse_infinite(

@@ -13,6 +13,9 @@ from cipherdag.sites.drafts.spellings import reading_of
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import loose_forms
 
+NUMBERS = ("continuous", "binned")
+"""Kinds of columns that have units."""
+
 _CONCEPTS = {  # English, German, French, Spanish, Italian; words without accents
     "identifier": r"mrn|pid|(patient|patienten|person|case|fall)s? ?(id|nr|no|number|nummer)|"
     r"n[ro]? (de )?dossier|numero (de )?dossier|id (patient|paciente)",
@@ -23,6 +26,7 @@ _CONCEPTS = {  # English, German, French, Spanish, Italian; words without accent
     "bmi": r"bmi|body mass index|imc",
     "weight": r"weight|(koerper)?gewicht|poids|peso",
     "height": r"height|(koerper)?groesse|taille|talla|altezza",
+    "temperature": r"(body |koerper)?temp(erature?|eratura?)?",
     "diabetes": r"diabet\w*( mellitus)?",
     "glucose": r"glucose|glukose|gly[ck]a?emi[ea]|glucosa|glicemia|blood sugar|blutzucker",
     "hba1c": r"hba ?1c|hemoglobine glyquee",
@@ -42,20 +46,36 @@ _CONCEPTS = {  # English, German, French, Spanish, Italian; words without accent
     "remark": r"remarks?|comments?|notes?|bemerkung(en)?|kommentar|remarques?|commentaires?",
 }
 _FACTORS = {  # of the first unit, times it gives the second
-    "glucose": ("mmol/l", "mg/dl", 18.016),
-    "creatinine": ("mg/dl", "umol/l", 88.42),
-    "cholesterol": ("mmol/l", "mg/dl", 38.67),
-    "triglycerides": ("mmol/l", "mg/dl", 88.57),
-    "weight": ("kg", "lb", 2.2046),
-    "height": ("m", "cm", 100.0),
+    "glucose": (("mmol/l", "mg/dl", 18.016),),
+    "creatinine": (("mg/dl", "umol/l", 88.42),),
+    "cholesterol": (("mmol/l", "mg/dl", 38.67),),
+    "triglycerides": (("mmol/l", "mg/dl", 88.57),),
+    "weight": (("kg", "lb", 2.2046),),
+    "height": (("m", "cm", 100.0), ("in", "cm", 2.54), ("m", "in", 39.37)),
+    "age": (("years", "months", 12.0),),
+    "stay": (("days", "hours", 24.0),),
 }
-_UNIT = re.compile(
-    r"[(\[]\s*([^)\]]*/[^)\]]*|%|years?|jahre|kg|lb|c?m|mmhg)\s*[)\]]", re.IGNORECASE
-)
+_TIMES = r"(?P<years>y|yrs?|years?|jahren?|ans|annees|anos|anni)|(?P<months>months?|monaten?|mois)|"
+_TIMES += r"(?P<days>d|days?|tagen?|jours|dias|giorni)|(?P<hours>h|hours?|stunden?|heures)"
+_UNITS = {  # that a name may end with, by what it means; "" for whatever it means
+    "": r"(?P<amount>[munpk]?(mol|g)|[mk]?i?u)[ /]?(per )?(?P<volume>[mdu]?l|m2)|(?P<mmhg>mm ?hg)",
+    "age": _TIMES,
+    "stay": _TIMES,
+    "weight": r"(?P<kg>kgs?|kilos?)|(?P<lb>lbs?|pounds?)",
+    "height": r"(?P<cm>cms?)|(?P<m>m)|(?P<in>in|inch(es)?)",
+    "bmi": r"(?P<amount>kg)[ /]?(?P<volume>m2)",
+    "temperature": r"(?P<celsius>°? ?c|(deg ?)?celsius|deg ?c)|"
+    r"(?P<fahrenheit>°? ?f|(deg ?)?fahrenheit|deg ?f)",
+}
+_BRACKETS = re.compile(r"\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
+_MEASURED = re.compile(r"[^/]+/[^/]+|%|years?|jahre|kg|lb|c?m|mmhg", re.IGNORECASE)
+_ENDS = re.compile(r"(?<=[^\W_])[\s_.-]+(?=[^\s_.-])")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "µ": "u", "μ": "u"})
 
 
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi")
+_BODY = {"celsius": (33.0, 43.0), "fahrenheit": (91.0, 110.0)}
+"""Middles of temperatures of bodies."""
 MOST = 1.5
 """By how much middles may differ that a factor makes equal."""
 
@@ -73,28 +93,79 @@ class Header:
         return self.column.name
 
     @property
+    def unitless(self) -> str:
+        """Its name without a unit: in brackets, or at the end of the name of numbers."""
+        return self._parts[0]
+
+    @property
     def said_unit(self) -> str:
-        """What it, or its name in brackets, says of the unit of its numbers."""
-        return self.column.unit or "".join(_UNIT.findall(self.name)[:1]).strip()
+        """What it, or its name, says of the unit of its numbers."""
+        return self.column.unit or self._parts[1]
 
     @property
     def unit(self) -> str:
         """The unit as units are compared: in small letters, without accents."""
-        return self.said_unit.casefold().translate(_UMLAUTS)
+        text = "".join(_folded(self.said_unit).split())
+        return _read_unit(self.concept, text) or text
 
     @property
     def words(self) -> str:
         """The words of its name, without a unit, accents or marks."""
-        name = _UNIT.sub("", unicodedata.normalize("NFC", self.name)).casefold()
-        plain = unicodedata.normalize("NFKD", name.translate(_UMLAUTS))
-        ascii_only = "".join(letter for letter in plain if not unicodedata.combining(letter))
-        return " ".join(re.findall(r"[^\W_]+", ascii_only))
+        return _words(self.unitless)
 
     @property
     def concept(self) -> str:
         """What its name means, or empty."""
-        words = self.words
-        return next((name for name, form in _CONCEPTS.items() if re.fullmatch(form, words)), "")
+        return _concept(self.words)
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        """Its name without a unit, and the unit."""
+        bracket = _BRACKETS.search(self.name)
+        if bracket:
+            rest = self.name[: bracket.start()] + self.name[bracket.end() :]
+            concept, said = _concept(_words(rest)), bracket[1]
+            if rest and (_MEASURED.fullmatch(said) or _read_unit(concept, _folded(said))):
+                return rest, said
+        for end in _ENDS.finditer(self.name):
+            rest, said = self.name[: end.start()], self.name[end.end() :]
+            concept = _concept(_words(rest))
+            read = _read_unit(concept, _words(said))
+            if read and (concept or self.column.kind in NUMBERS):
+                return rest, read
+        return self.name, ""
+
+
+def _folded(text: str) -> str:
+    """The text in small letters without accents; umlauts as two letters."""
+    plain = unicodedata.normalize("NFC", text).casefold().translate(_UMLAUTS)
+    return "".join(
+        letter
+        for letter in unicodedata.normalize("NFKD", plain)
+        if not unicodedata.combining(letter)
+    )
+
+
+def _words(name: str) -> str:
+    """Its words in small letters without accents or marks; a capital may begin one."""
+    split = re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z][a-z]{2})", " ", name)
+    return " ".join(re.findall(r"[^\W_]+", _folded(split)))
+
+
+def _concept(words: str) -> str:
+    return next((name for name, form in _CONCEPTS.items() if re.fullmatch(form, words)), "")
+
+
+def _read_unit(concept: str, text: str) -> str:
+    """The unit that a text writes, of numbers that mean something; empty if it is none."""
+    for forms in (_UNITS[""], _UNITS.get(concept, "(?!)")):
+        read = re.fullmatch(forms, text)
+        if read and read.lastgroup:
+            parts = read.groupdict()
+            if parts.get("amount"):
+                return f"{parts['amount']}/{parts['volume']}"
+            return next(name for name, part in parts.items() if part)
+    return ""
 
 
 Tables = Mapping[str, Sequence[Header]]
@@ -117,17 +188,19 @@ class Match:
 def matches(tables: Tables) -> list[Match]:
     """The columns of all tables, those of several once; in the order of the first table.
 
-    Equal names match, then names equal but for marks and case, then names that mean the same. Where
-    a table has two columns of a meaning, none of them matches by it.
+    Equal names match, then names equal but for units, marks and case, then names that mean the
+    same. Where a table has two columns of a meaning, none of them matches by it.
     """
     groups = _by_key(tables, lambda header: header.name)
-    groups = _joined(groups, lambda header: header.words)
+    groups = _joined(groups, lambda header: header.words.replace(" ", ""))
     groups = _joined(groups, lambda header: header.concept)
     often = Counter(header.name for headers in tables.values() for header in headers)
     usual = {
         site: -sum(often[header.name] - 1 for header in headers) for site, headers in tables.items()
     }
-    return [_named(group, often, usual) for group in groups]
+    return [
+        Match(_name(group, often, usual), group, ", ".join(_reasons(group))) for group in groups
+    ]
 
 
 Group = dict[str, Header]
@@ -166,11 +239,20 @@ def meanings(column: Column) -> frozenset[str]:
     return frozenset({*forms, *map(str, values)})
 
 
-def _named(group: Group, often: Counter[str], usual: Mapping[str, int]) -> Match:
-    # by name of the table at last, so that the order of tables does not count
-    site = min(group, key=lambda site: (-often[group[site].name], usual[site], site))
-    header = group[site]
-    return Match(header.name, group, ", ".join(_reasons(group)))
+def _name(group: Group, often: Counter[str], usual: Mapping[str, int]) -> str:
+    """The name that most tables have, else the plainest; no unit where tables have several."""
+    units = {header.unit for header in group.values()} - {""}
+    names = {header.name: usual[site] for site, header in sorted(group.items())}
+    if len(units) > 1:
+        plain = {header.unitless: usual[site] for site, header in sorted(group.items())}
+        names = {name: of for name, of in plain.items() if name not in often or name in names}
+    concept = next(iter(group.values())).concept
+
+    def rank(name: str) -> tuple[object, ...]:
+        usable = re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
+        return -often[name], not usable, _words(name) != concept, names[name], len(name), name
+
+    return min(names or {header.name: 0 for header in group.values()}, key=rank)
 
 
 def _reasons(group: Group) -> Iterator[str]:
@@ -178,8 +260,10 @@ def _reasons(group: Group) -> Iterator[str]:
     headers = [*group.values()]
     if len({header.name for header in headers}) == 1:
         yield "equal names"
-    elif len({header.words for header in headers}) == 1:
+    elif len({_words(header.name).replace(" ", "") for header in headers}) == 1:
         yield "names equal but for marks"
+    elif len({header.words.replace(" ", "") for header in headers}) == 1:
+        yield "names equal but for the unit"
     else:
         yield f"names that mean {headers[0].concept}"
     kinds = sorted({header.column.kind for header in headers})
@@ -222,15 +306,29 @@ def other_units(match: Match) -> dict[str, tuple[float, str]]:
 
 def _conversion(one: Header, other: Header) -> tuple[float, str] | None:
     """By what the numbers of one are multiplied to be those of the other, and its unit; or None."""
-    if one.concept not in _FACTORS or one.concept != other.concept:
+    if one.concept != other.concept:
         return None
-    first, second, factor = _FACTORS[one.concept]
-    for start, end, times in ((first, second, factor), (second, first, 1.0 / factor)):
-        possible = one.unit in ("", start) and other.unit in ("", end)
-        said = bool(one.unit and other.unit)
-        if possible and (said or _near(one, other, times)):
-            return float(f"{times:.5g}"), end
+    for first, second, factor in _FACTORS.get(one.concept, ()):
+        for start, end, times in ((first, second, factor), (second, first, 1.0 / factor)):
+            possible = one.unit in ("", start) and other.unit in ("", end)
+            said = bool(one.unit and other.unit)
+            if possible and (said or _near(one, other, times)):
+                return float(f"{times:.5g}"), end
     return None
+
+
+def in_fahrenheit(match: Match) -> list[str]:
+    """The tables whose temperatures seem to be degrees Fahrenheit, where others' are Celsius."""
+    scales = {site: _scale(header) for site, header in match.headers.items()}
+    both = {"celsius", "fahrenheit"} <= {*scales.values()}
+    return [site for site, scale in scales.items() if scale == "fahrenheit"] if both else []
+
+
+def _scale(header: Header) -> str:
+    if header.concept != "temperature" or header.unit:
+        return header.unit
+    middle = header.quartiles[1] if header.quartiles else 0.0
+    return next((name for name, (low, high) in _BODY.items() if low < middle < high), "")
 
 
 def _near(one: Header, other: Header, factor: float) -> bool:
@@ -251,12 +349,13 @@ def other_words(match: Match) -> dict[str, dict[str, str]]:
         shown = {text for each in others for text in meanings(each.column)}
         here = meanings(header.column)
         if shown and len(header.column.categories) > 1 and not here & shown:
-            ranks = {_rank(text): text for each in others for text in each.column.categories}
+            ranks = {as_figure(text): text for each in others for text in each.column.categories}
             strangers[site] = {
-                text: ranks.get(_rank(text), "") for text in header.column.categories
+                text: ranks.get(as_figure(text), "") for text in header.column.categories
             }
     return strangers if 2 * len(strangers) < len(headers) else dict([*strangers.items()][1:])
 
 
-def _rank(text: str) -> str:
+def as_figure(text: str) -> str:
+    """The figure of a Roman numeral up to six; any other text as it is."""
     return str(_ROMAN.index(text.casefold()) + 1) if text.casefold() in _ROMAN else text

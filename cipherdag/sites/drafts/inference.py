@@ -1,12 +1,10 @@
 """A first schema from data, for the user to look through; nothing else ever guesses a type."""
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from cipherdag.errors import (
     DataError,
@@ -19,7 +17,8 @@ from cipherdag.sites.drafts.counting import (
     count_table,
     refuse_hidden,
 )
-from cipherdag.sites.drafts.declarations import NOTHING, Declaration
+from cipherdag.sites.drafts.documents.declarations import NOTHING, Declaration
+from cipherdag.sites.drafts.event_times import time_questions
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
     as_written,
@@ -29,14 +28,16 @@ from cipherdag.sites.drafts.guessing import (
     refuse_infinite,
     with_missing,
 )
+from cipherdag.sites.drafts.identifiers import WholeNumbers, without_identifier
 from cipherdag.sites.drafts.related_columns import related_columns
-from cipherdag.sites.drafts.repeated_keys import key_suspicions, possible_keys
-from cipherdag.sites.drafts.suspicions import column_suspicions, suspicious_numbers
-from cipherdag.sites.drafts.table_suspicions import row_suspicions
+from cipherdag.sites.drafts.repeated_keys import key_question, possible_keys
+from cipherdag.sites.drafts.suspicions import with_looks
+from cipherdag.sites.drafts.table_suspicions import row_suspicions, same_rows
 from cipherdag.sites.drafts.tally import (
     ColumnTally,
     Held,
     Numbers,
+    Values,
     held_by,
     without_constant,
     without_lacked,
@@ -53,10 +54,8 @@ from cipherdag.sites.table.file_description import DescribedFile, FileDescriptio
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import SiteTable, load_table
+from cipherdag.sites.table.site_table import load_table
 
-Values: TypeAlias = Numbers | Counter[str]
-"""How many rows hold each value of a column, of numbers alone or not."""
 _WRITTEN = "At a real site copy its table as [source] into site.toml."
 
 
@@ -103,14 +102,15 @@ def infer_columns(
       numbers, otherwise continuous; "007" is a code, hence text;
     - text: what such a column of numbers takes as missing is missing there, too, unless it leaves
       one category only or is "none";
+    - whole numbers that seem to identify rows: ignored; see `identifiers`;
     - numbers with a few words among them, or written in another notation: continuous, so that
       reading them names the first such cell;
     - text: discrete, unless it has more than 100 different values, or more than 12 that hold fewer
       than 10 rows each on average: that looks like an identifier or free text, is ignored, and
       none of its values is written.
 
-    Categories are sorted, whole numbers by size and texts by code point. Numbers one of which is
-    infinite are refused.
+    Categories are sorted: whole numbers by size, words for false before those for true, as an event
+    is the second of two, and texts by code point. Numbers one of which is infinite are refused.
 
     Where a database declares a column's type, that decides instead: numbers are continuous, truth
     values and enumerations discrete with all their values, text as above; dates, bytes and
@@ -133,7 +133,7 @@ def infer_columns(
     hidden = {name: error for name, error in data.hidden.items() if name not in stated}
     refuse_hidden(hidden, data.tallies, data.rows)
     guesses, held = _guesses(data, by_site, stated), data.held
-    columns = [_with_looks(column, values, 0) for column, values in guesses]
+    columns = [with_looks(column, values, 0) for column, values in guesses]
     constant = {column.name for column, values in guesses if _is_constant(column, values)}
     few = {column.name: _few_numbers(column, data.tallies[column.name]) for column in columns}
     every = {*range(1, len(by_site) + 1)}
@@ -163,12 +163,14 @@ class _Gathered:
     declared: dict[str, ColumnType] = field(default_factory=dict)
     hidden: dict[str, UnreadableDataError] = field(default_factory=dict)
     held: dict[str, list[Held]] = field(default_factory=dict)
+    whole: dict[str, list[WholeNumbers | None]] = field(default_factory=dict)
     written: dict[str, FileDescription] = field(default_factory=dict)
     rows: int = 0
 
     def add(self, counted: Counted, number: int, site: str) -> None:
         """Join the values of a table, the ``number``-th."""
         for name, tally in counted.tallies.items():
+            self.whole.setdefault(name, []).append(WholeNumbers.of(tally))
             self.tallies.setdefault(name, ColumnTally()).join(tally)
             self.held.setdefault(name, []).append(held_by(tally, number))
         self.rows += counted.rows
@@ -227,11 +229,16 @@ def _guesses(
             guesses.append((stated[name], tally.values() if numbers is None else numbers))
             continue
         if numbers is not None:
-            guesses.append((_drafted_numbers(name, numbers, data.rows), numbers))
+            note = "Some values are missing. " if numbers.gaps else ""
+            guesses.append((many_numbers(name, (), note, whole=numbers.whole), numbers))
             continue
         values = tally.values()
         refuse_infinite(name, values, tuple(missing_words(values)), by_site)
         guesses.append((guessed(name, values, data.rows, declared.get(name)), values))
+    guesses = [
+        (each if each.name in stated else without_identifier(each, data.whole[each.name]), values)
+        for each, values in guesses
+    ]
     others = [column for column, _ in guesses if column.name not in stated]
     words = frozenset(word for column in others for word in column.missing)
     return [
@@ -252,7 +259,7 @@ def _shareable(column: Column, values: Values, fewest: int, *, stated: bool) -> 
         return column
     if fewest and not stated and not isinstance(values, Numbers):
         column = shareable(column, values, fewest)
-    return _with_looks(column, values, fewest)
+    return with_looks(column, values, fewest)
 
 
 def infer_schema(
@@ -302,7 +309,7 @@ def infer_schema(
 def looked_through(
     schema: Schema, runnable: Sequence[Column], sources: Sequence[TableSource]
 ) -> Schema:
-    """The draft with relations between its columns, and with what is odd about rows.
+    """The draft with relations between its columns, questions, and what is odd about rows.
 
     Args:
         schema: The draft.
@@ -310,6 +317,7 @@ def looked_through(
         sources: The tables.
     """
     looks = [f"LOOK: is each file written as [sources] says? {_WRITTEN}"] if schema.sources else []
+    schema = _asking(schema, time_questions(schema.columns))
     try:
         whole = replace(schema, columns=tuple(runnable))
         tables = [load_table(source, whole) for source in sources]
@@ -319,21 +327,20 @@ def looked_through(
             f"cannot be read by this draft yet ({error.summary}). `cipherdag site check` does."
         )
         return replace(schema, comment=" ".join([*looks, comment]))
-    rows = (f"LOOK: {each}" for table in tables for each in row_suspicions(table))
-    odd = dict.fromkeys([*looks, *rows])
-    schema = _with_keys(schema, sources, tables)
+    called = [_called(source, number) for number, source in enumerate(sources, start=1)]
+    rows = [each for table in tables for each in row_suspicions(table)]
+    rows += same_rows([*zip(called, tables, strict=True)])
+    odd = dict.fromkeys([*looks, *(f"LOOK: {each}" for each in rows)])
+    keys = (
+        key_question(source, table, possible_keys(schema))
+        for source, table in zip(sources, tables, strict=True)
+    )
+    schema = _asking(schema, {names[0]: str(question) for names, question in filter(None, keys)})
     return replace(schema, relations=related_columns(*tables), comment=" ".join(odd))
 
 
-def _with_keys(
-    schema: Schema, sources: Sequence[TableSource], tables: Sequence[SiteTable]
-) -> Schema:
-    """The draft with the question whether a column says whose visit a row is."""
-    said: dict[str, str] = {}
-    for source, table in zip(sources, tables, strict=True):
-        said |= {
-            name: str(each) for name, each in key_suspicions(source, table, possible_keys(schema))
-        }
+def _asking(schema: Schema, said: Mapping[str, str]) -> Schema:
+    """The draft with a question to some of its columns."""
     columns = (
         replace(column, comment=f"{column.comment} LOOK: {said[column.name]}".strip())
         if column.name in said
@@ -357,23 +364,6 @@ def _of_site(site: str) -> Iterator[None]:
     except DataError as error:
         error.site = error.site or site or None
         raise
-
-
-def _with_looks(column: Column, values: Values, fewest: int) -> Column:
-    """The column that says what looks like a mistake, from how often each value occurs in it."""
-    if isinstance(values, Numbers):
-        seen = suspicious_numbers(values.distinct, values.counts, fewest)
-    else:
-        seen = column_suspicions(column, values, fewest)
-    looks = "".join(f" LOOK: {each}" for each in seen)
-    return replace(column, comment=f"{column.comment}{looks}".strip())
-
-
-def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> Column:
-    """The drafted column of many different numbers without any text."""
-    note = "Some values are missing. " if numbers.gaps else ""
-    unique = len(numbers.distinct) == rows
-    return many_numbers(name, (), note, whole=numbers.whole, unique=unique)
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:

@@ -12,7 +12,14 @@ from types import MappingProxyType
 
 from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import Relation
-from cipherdag.sites.drafts.headers import Header, Match, matches, other_units, other_words
+from cipherdag.sites.drafts.headers import (
+    Header,
+    Match,
+    in_fahrenheit,
+    matches,
+    other_units,
+    other_words,
+)
 from cipherdag.sites.drafts.spellings import grouped, quoted, reading_of, shared_categories
 from cipherdag.sites.table.column import Column, Listed
 from cipherdag.sites.table.file_description import DECLARED
@@ -114,10 +121,9 @@ def _called(match: Match) -> list[Difference]:
     if not match.renamed:
         return []
     names = ", ".join(f"'{name}' in '{site}'" for site, name in match.renamed.items())
-    pairs = dict.fromkeys(match.renamed.values())
-    listed = ", ".join(f'{{ "{name}" = "{match.name}" }}' for name in pairs)
-    said = f"{names}: {match.reasons}."
-    return [Difference(match.name, said, f"{TAKEN_FOR_ONE} rename = {listed} {DECLARED} says so.")]
+    lines = (f'rename."{name}" = "{match.name}"' for name in dict.fromkeys(match.renamed.values()))
+    remedy = f"{TAKEN_FOR_ONE} {', '.join(lines)} {DECLARED} says so."
+    return [Difference(match.name, f"{names}: {match.reasons}.", remedy)]
 
 
 def _decisions(match: Match) -> list[Difference]:
@@ -125,15 +131,21 @@ def _decisions(match: Match) -> list[Difference]:
     decisions = []
     if factors := other_units(match):
         listed = " and ".join(
-            f"multiply = {{ \"{match.name}\" = {factor:g} }} for '{site}'"
+            f"multiply.\"{match.name}\" = {factor:g} for '{site}'"
             for site, (factor, _) in factors.items()
         )
-        ((_, unit),) = {*factors.values()} if len({*factors.values()}) == 1 else {(0.0, "")}
+        units = {unit for _, unit in factors.values()}
         said = f"the numbers of {quoted(factors)} seem to be in another unit than the others'."
-        wanted = f', unit = "{unit}"' if unit else ""
+        wanted = f', unit = "{min(units)}"' if len(units) == 1 else ""
         remedy = (
-            f"If so, write {listed} {DECLARED} (one line for each file has all its columns), and "
-            f'kind = "continuous"{wanted} for the column.'
+            f'If so, write {listed} {DECLARED}, and kind = "continuous"{wanted} for the column.'
+        )
+        decisions.append(Difference(match.name, said, remedy, open=True))
+    elif sites := in_fahrenheit(match):
+        said = f"the numbers of {quoted(sites)} seem to be degrees Fahrenheit, the others' Celsius."
+        remedy = (
+            "No factor converts these. If so, write (degrees - 32) / 1.8 into the column there, "
+            'and kind = "continuous", unit = "celsius" for it.'
         )
         decisions.append(Difference(match.name, said, remedy, open=True))
     for site, meant in other_words(match).items():
@@ -202,9 +214,7 @@ def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Di
     others = [each for each in by_site[lacking[0]] if any(each not in d for d in by_site.values())]
     near = nearest(name, sorted(others))
     said = f"not in {quoted(lacking)}" + (f", which has '{near}'." if near else ".")
-    remedy = (
-        f'Write rename = {{ "{near}" = "{name}" }} there in a .toml beside file, and draft from it.'
-    )
+    remedy = f'Write rename."{near}" = "{name}" there in a .toml beside file, and draft from it.'
     if near is None:
         remedy = (
             "Add it there, leave it out at every site, or name the sites that did not measure it "

@@ -8,13 +8,16 @@ Leaks:
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.pages.numerals import first_of
+from cipherdag.pages.numerals import counted, first_of
 from cipherdag.sites.drafts.column_values import column_values
+from cipherdag.sites.drafts.identifiers import words_of
 from cipherdag.sites.drafts.suspicions import Suspicion
 from cipherdag.sites.drafts.table_suspicions import BEYOND_CHANCE, FEW_SHOWN, SERIAL, ranked
 from cipherdag.sites.table.names import normalise_value, parse_number
@@ -34,24 +37,36 @@ _CODES = re.compile(
     r"|snomed|zip|zipcode)(?![a-z])"
 )
 """Words in names of columns whose values are what many persons have."""
+_OF_VISITS = re.compile(r"\b(case|fall|visits?|encounter|stay|hadm|admission|aufenthalt|sejour)\b")
+_OF_PERSONS = re.compile(r"\b(pati?ent\w*|pat|person|subj(ect)?|subjid|usubjid|mrn|pid|proband)\b")
+_SEX = re.compile("sex|gender|geschlecht|sexe|genre|sexo|genero|sesso")
+NEARLY_ALL = 0.98
+"""Share of groups within which what stays the same does not change."""
 
 
-def key_suspicions(
+def key_question(
     source: TableSource, table: SiteTable, columns: Sequence[str]
-) -> Iterator[tuple[str, Suspicion]]:
-    """Which of some columns may be the key of patients; none once the site has answered.
+) -> tuple[tuple[str, ...], Suspicion] | None:
+    """Which of some columns may be the key of patients, the likeliest first, as one question.
+
+    The likeliest one is that of a column within whose values a sex never changes, then by its name,
+    then that within whose values most columns agree, and at last the one of fewest values.
 
     Args:
         source: What the table was read from.
         table: All its rows.
         columns: Names of columns that may be keys.
+
+    Returns:
+        Their names, and the question; None once the site has answered, or where none is one.
     """
     if table.schema.answered or not columns:
-        return
+        return None
     study = {entry.name: _standard(ranked(entry)) for entry in column_values([table])}
     described = table.schema.described(source)
     groups_of = _groups(described, columns[:MOST_LOOKED_AT])
     codes = [groups for name, groups in groups_of.items() if _is_code(name)]
+    candidates = []
     for name, groups in groups_of.items():
         sizes = np.bincount(groups[groups >= 0])
         if len(groups) != table.rows or len(sizes) < FEWEST_KEYS or _is_code(name):
@@ -60,16 +75,58 @@ def key_suspicions(
             continue
         agreeing = [v for v, values in study.items() if v != name and _agrees(values, groups)]
         if agreeing and not any(_follows(groups, each) for each in codes):
-            yield (
-                name,
-                Suspicion(
-                    "a column that may say whose visit a row is",
-                    f"Values of '{name}' repeat, and rows with the same one resemble each other in "
-                    f"{first_of(agreeing, FEW_SHOWN)}: are they visits of one patient?",
-                    'If so, write kind = "patient" for the column. If no person has two rows, '
-                    'write rows = "persons" at the top of schema.toml.',
-                ),
-            )
+            stays = tuple(v for v in agreeing if _never_changes(study[v], groups))
+            candidates.append(_Candidate(name, tuple(agreeing), stays, len(sizes)))
+    names = {each.name for each in candidates}
+    candidates = sorted((each.among(names) for each in candidates), key=lambda each: each.rank)
+    return (tuple(each.name for each in candidates), _asked(candidates)) if candidates else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A column that may be the key, and the columns that agree, or never change, within values."""
+
+    name: str
+    agreeing: tuple[str, ...]
+    stays: tuple[str, ...]
+    values: int
+
+    def among(self, names: AbstractSet[str]) -> "_Candidate":
+        """The same without what other candidates say of it."""
+        agreeing = tuple(each for each in self.agreeing if each not in names)
+        stays = tuple(each for each in self.stays if each not in names)
+        return _Candidate(self.name, agreeing, stays, self.values)
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """Smaller for a likelier key."""
+        words = words_of(self.name)
+        by_name = bool(_OF_VISITS.search(words)) - bool(_OF_PERSONS.search(words))
+        sex = any(_SEX.fullmatch(words_of(each)) for each in self.stays)
+        return not sex, by_name, -len(self.agreeing), self.values, self.name
+
+
+def _asked(candidates: Sequence[_Candidate]) -> Suspicion:
+    best, *others = candidates
+    if others:
+        named = " and ".join(f"'{each.name}'" for each in candidates)
+        stays = f"each of its values has one {first_of(best.stays, FEW_SHOWN)}, and "
+        said = (
+            f"Values of {named} repeat, and rows with the same one resemble each other: does one "
+            f"of them say whose visit a row is? '{best.name}' fits best: "
+            f"{stays * bool(best.stays)}its rows agree in {counted(len(best.agreeing), 'column')}."
+        )
+    else:
+        said = (
+            f"Values of '{best.name}' repeat, and rows with the same one resemble each other in "
+            f"{first_of(best.agreeing, FEW_SHOWN)}: are they visits of one patient?"
+        )
+    return Suspicion(
+        "a column that may say whose visit a row is",
+        said,
+        f'If so, write kind = "patient" for {"one of them" if others else "the column"}. If no '
+        'person has two rows, write rows = "persons" at the top of schema.toml.',
+    )
 
 
 def possible_keys(schema: Schema) -> list[str]:
@@ -131,6 +188,17 @@ def _groups(source: TableSource, columns: Sequence[str]) -> Mapping[str, IndexAr
 def _standard(values: FloatVector) -> FloatVector:
     spread = np.nanstd(values)
     return (values - np.nanmean(values)) / (spread if spread > 0.0 else 1.0)
+
+
+def _never_changes(values: FloatVector, groups: IndexArray) -> bool:
+    """Whether rows of a group hold one value, but for typing errors."""
+    there = ~np.isnan(values) & (groups >= 0)
+    size = int(groups.max()) + 1
+    low, high = np.full(size, np.inf), np.full(size, -np.inf)
+    np.minimum.at(low, groups[there], values[there])
+    np.maximum.at(high, groups[there], values[there])
+    several = np.bincount(groups[there], minlength=size) > 1
+    return bool((low == high)[several].mean() >= NEARLY_ALL) if several.any() else False
 
 
 def _agrees(values: FloatVector, groups: IndexArray) -> bool:

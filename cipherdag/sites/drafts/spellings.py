@@ -9,9 +9,9 @@ from typing import TypeAlias
 from cipherdag.sites.table.column import Listed
 from cipherdag.sites.table.names import (
     is_female,
-    is_integer_text,
     is_plain_number,
     loose_forms,
+    sort_categories,
     truth_value,
 )
 
@@ -28,11 +28,8 @@ class SharedCategories:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The categories: whole numbers by size, texts by code point."""
-        spellings = set(self.spelled.values())
-        if all(map(is_integer_text, spellings)):
-            return tuple(sorted(spellings, key=int))
-        return tuple(sorted(spellings))
+        """The categories in the order of drafts."""
+        return sort_categories({*self.spelled.values()})
 
     @property
     def synonyms(self) -> Listed:

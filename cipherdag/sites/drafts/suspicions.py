@@ -8,12 +8,13 @@ run in one process, and a person looks. Each rule would rather stay silent than 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.sites.drafts.spellings import grouped
+from cipherdag.sites.drafts.tally import Numbers, Values
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
 from cipherdag.sites.table.file_description import DECLARED, PLAIN, Notation
@@ -344,3 +345,13 @@ def _robust(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[f
 
 def _weighted_median(ascending: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
     return float(ascending[np.searchsorted(counts.cumsum(), counts.sum() / 2)])
+
+
+def with_looks(column: Column, values: Values, fewest: int) -> Column:
+    """The column that says what looks like a mistake, from how often each value occurs in it."""
+    if isinstance(values, Numbers):
+        seen = suspicious_numbers(values.distinct, values.counts, fewest)
+    else:
+        seen = column_suspicions(column, values, fewest)
+    looks = "".join(f" LOOK: {each}" for each in seen)
+    return replace(column, comment=f"{column.comment}{looks}".strip())

@@ -80,6 +80,30 @@ def _equal(table: SiteTable) -> Iterator[Suspicion]:
         )
 
 
+def same_rows(tables: Sequence[tuple[str, SiteTable]]) -> list[Suspicion]:
+    """Tables of one schema that hold the same rows, by their names.
+
+    In whatever order where many rows differ. Few rows may be the same by chance.
+    """
+    holders: dict[bytes, list[str]] = {}
+    for name, table in tables:
+        marks = _marks(table)
+        if len(np.unique(marks)) >= FEWEST_KINDS:
+            marks = np.sort(marks)
+        elif table.rows < FEWEST_KINDS:
+            continue
+        holders.setdefault(marks.tobytes(), []).append(name)
+    return [
+        Suspicion(
+            "the same rows twice",
+            f"{' and '.join(map(repr, names))} hold the same rows: all persons count again.",
+            "If one is a copy of the other, give one of them.",
+        )
+        for names in holders.values()
+        if len(names) > 1
+    ]
+
+
 def _marks(table: SiteTable) -> NDArray[np.uint64]:
     """A number for each row, shape (n,), equal for equal rows and hardly for others."""
     digests = np.zeros(table.rows, dtype=np.uint64)

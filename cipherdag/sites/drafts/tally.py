@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,9 +164,13 @@ def without_lacked(
     kind = f'kind = "{column.kind}"' + (f", categories = [{listed}]" if listed else "")
     said = (
         f"Ignored: {' and '.join(files)} lack{'s' * (len(files) == 1)} it. LOOK: if it has another "
-        f'name there, write rename = {{ "THAT NAME" = "{column.name}" }} under [sources."FILE"] of '
+        f'name there, write rename."THAT NAME" = "{column.name}" under [sources."FILE"] of '
         f"the file. If it was not measured there, write {kind} and unmeasured_at = [{sites}]. "
         f"Where fewer than {FEWEST_LACKING} sites lack the same columns, `cipherdag schema "
         "overlap` leaves more out."
     )
     return replace(column, kind="ignore", categories=(), ordered=False, comment=said)
+
+
+Values: TypeAlias = Numbers | Counter[str]
+"""How many rows hold each value of a column, of numbers alone or not."""

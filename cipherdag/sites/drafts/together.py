@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,23 +10,23 @@ import msgspec
 import numpy as np
 
 from cipherdag.errors import DataError, UnreadableDataError
-from cipherdag.sites.drafts.declarations import NOTHING, Declaration, joined
-from cipherdag.sites.drafts.fhir_views import read_view
-from cipherdag.sites.drafts.headers import Header, Match, matches
+from cipherdag.sites.drafts.documents.declarations import NOTHING, Declaration, joined
+from cipherdag.sites.drafts.documents.fhir_views import read_view
+from cipherdag.sites.drafts.documents.redcap import read_dictionary
+from cipherdag.sites.drafts.headers import Header, Match, as_figure, matches
 from cipherdag.sites.drafts.inference import (
     Draft,
-    Values,
     infer_columns,
     infer_schema,
     looked_through,
 )
 from cipherdag.sites.drafts.merging import TAKEN_FOR_ONE, Difference, merge_schemas
-from cipherdag.sites.drafts.redcap import read_dictionary
-from cipherdag.sites.drafts.tally import Numbers, without_lacked
-from cipherdag.sites.drafts.withholding import WITHHELD, shareable
+from cipherdag.sites.drafts.spellings import grouped, reading_of
+from cipherdag.sites.drafts.tally import Numbers, Values, without_lacked
+from cipherdag.sites.drafts.withholding import WITHHELD, shareable, withheld
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
-from cipherdag.sites.table.names import is_plain_number
+from cipherdag.sites.table.names import is_female, is_plain_number, truth_value
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 
@@ -59,9 +60,9 @@ def draft_files(
 ) -> tuple[Schema, tuple[Difference, ...], list[str]]:
     """A schema for all files, what differs between them, and a table of columns by file.
 
-    Where columns are called differently they are matched as in `headers`, and renamed in
-    ``[sources]`` of the schema. What people must decide is ignored until they have, and a comment
-    says what to write. A file without a column that others have is `without_lacked`.
+    Where columns are called, or categories spelt, differently they are matched as in `headers`, and
+    renamed in ``[sources]`` of the schema. What people must decide is ignored until they have, and
+    a comment says what to write. A file without a column that others have is `without_lacked`.
 
     Raises:
         DataError: See `infer_schema`.
@@ -71,19 +72,33 @@ def draft_files(
         made = infer_schema(files, min_cell_size=min_cell_size, declared=declared)
         return made, (), []
     called = [path.name for path in files]
-    plain = all(path.suffix != ".toml" for path in files) and len({*called}) == len(called)
-    if plain and _headers_differ(files):
-        drafts = {
-            path.name: infer_columns([path], overlapping=True, fewest=min_cell_size)
-            for path in files
-        }
-        matched = matches({site: _headers(draft) for site, draft in drafts.items()})
-        if any(each.renamed for each in matched):
-            schema, runnable, differences = _merged(matched, drafts, min_cell_size)
-            return looked_through(schema, runnable, files), differences, [*_table(matched, called)]
-        if any(len(each.headers) < len(called) for each in matched):
-            return infer_schema(files, min_cell_size=min_cell_size), (), [*_table(matched, called)]
-    return infer_schema(files, min_cell_size=min_cell_size), (), []
+    if len({*called}) < len(called) or len(called) == 1:
+        return infer_schema(files, min_cell_size=min_cell_size), (), []
+    spelt = False
+    if not _headers_differ(files):
+        schema = infer_schema(files, min_cell_size=min_cell_size)
+        spelt = any(map(_spelt_twice, schema.columns))
+        if not spelt:
+            return schema, (), []
+    drafts = {
+        path.name: infer_columns([path], overlapping=True, fewest=min_cell_size) for path in files
+    }
+    matched = matches({site: _headers(draft) for site, draft in drafts.items()})
+    table = [*_table(matched, called)]
+    if spelt or any(each.renamed for each in matched):
+        schema, runnable, differences = _merged(matched, drafts, min_cell_size)
+        return looked_through(schema, runnable, files), differences, table
+    lacking = any(len(each.headers) < len(called) for each in matched)
+    return infer_schema(files, min_cell_size=min_cell_size), (), table if lacking else []
+
+
+def _spelt_twice(column: Column) -> bool:
+    """Whether two categories are one, spelt differently: "F" and "f", or "yes" and "True"."""
+    reads = next(
+        (r for r in (truth_value, is_female) if None not in map(r, column.categories)), None
+    )
+    groups = grouped(column.categories, {}, reads=reads)
+    return any(len(group) > 1 for group in groups)
 
 
 def _headers_differ(files: Sequence[Path]) -> bool:
@@ -132,24 +147,64 @@ def _merged(
 ) -> tuple[Schema, list[Column], tuple[Difference, ...]]:
     """The shared draft, its columns as all values can be read by them, and the differences."""
     here = {site: [each for each in matched if site in each.headers] for site in drafts}
-    schema, differences = merge_schemas(
-        {s: Schema(tuple(_column(each, s, drafts[s]) for each in of)) for s, of in here.items()},
-        {s: {m.headers[s].name: m.headers[s].quartiles for m in of} for s, of in here.items()},
-        complete=True,
-    )
+    quartiles = {
+        s: {m.headers[s].name: m.headers[s].quartiles for m in of} for s, of in here.items()
+    }
+
+    def without(column: Column, rare: AbstractSet[str]) -> Column:
+        often = {text: fewest for text in column.categories if text not in rare}
+        return shareable(column, often, fewest) if rare else column
+
+    def merged(rare: Mapping[str, AbstractSet[str]]) -> tuple[Schema, tuple[Difference, ...]]:
+        columns = {
+            site: [without(_column(each, site, drafts[site]), rare[each.name]) for each in of]
+            for site, of in here.items()
+        }
+        schemas = {site: Schema(tuple(each)) for site, each in columns.items()}
+        return merge_schemas(schemas, quartiles, complete=True)
+
     by_name, called = {match.name: match for match in matched}, [*drafts]
+    rare = {match.name: _rare(match, drafts, fewest) for match in matched}
+    whole, _ = merged({name: frozenset() for name in rare})
+    schema, differences = merged(rare)
     lacked = {
         match.name: [k for k, site in enumerate(called, 1) if site not in match.headers]
         for match in matched
         if len(match.headers) < len(called)
     }
-    runnable = [without_lacked(column, lacked, called) for column in schema.columns]
-    columns = (_shared(each, by_name[each.name], drafts, fewest) for each in schema.columns)
+    runnable = [without_lacked(column, lacked, called) for column in whole.columns]
+    columns = (
+        _shared(each, by_name[each.name], drafts, fewest, rare[each.name])
+        for each in schema.columns
+    )
     shared = tuple(without_lacked(column, lacked, called) for column in columns)
     sources = {site: _description(matched, site, draft) for site, draft in drafts.items()}
     sources = {site: each for site, each in sources.items() if each != AS_USUAL}
     said = tuple(each for each in differences if not each.remedy.startswith(TAKEN_FOR_ONE))
     return replace(schema, columns=shared, sources=sources), runnable, said
+
+
+def _rows(match: Match, drafts: Mapping[str, Draft]) -> Counter[str]:
+    """How many rows of all tables hold each text of a column."""
+    rows: Counter[str] = Counter()
+    for site, header in match.headers.items():
+        values = drafts[site].values[header.name]
+        rows.update({} if isinstance(values, Numbers) else values)
+    return rows
+
+
+def _rare(match: Match, drafts: Mapping[str, Draft], fewest: int) -> frozenset[str]:
+    """The categories that fewer rows of all tables hold, however they are spelt."""
+    rows = _rows(match, drafts)
+    listed = [_column(match, site, drafts[site]).categories for site in match.headers]
+    every = sorted({text for texts in listed for text in texts})
+    rare: set[str] = set()
+    for _ in range(2):  # words for true, female and so on count together once all others are gone
+        reads = reading_of([[text for text in texts if text not in rare] for texts in listed])
+        groups = grouped(every, {}, reads=reads)
+        rare = {t for each in groups if sum(rows[text] for text in each) < fewest for t in each}
+    ranks = {as_figure(text) for text in every if text not in rare}
+    return frozenset(text for text in rare if as_figure(text) not in ranks)
 
 
 def _column(match: Match, site: str, draft: Draft) -> Column:
@@ -165,27 +220,38 @@ def _column(match: Match, site: str, draft: Draft) -> Column:
     return replace(column, categories=one, ordered=False) if column.categories and one else column
 
 
-def _shared(column: Column, match: Match, drafts: Mapping[str, Draft], fewest: int) -> Column:
+def _shared(
+    column: Column,
+    match: Match,
+    drafts: Mapping[str, Draft],
+    fewest: int,
+    rare: AbstractSet[str],
+) -> Column:
     """The column without categories that few rows of all tables hold, and with its comment."""
     looks: dict[str, list[str]] = {}
-    rows: Counter[str] = Counter()
+    reasons = []
     spelled = {text: each for each, texts in column.synonyms for text in texts}
     for site, header in match.headers.items():
-        values = drafts[site].values[header.name]
-        for text, times in {} if isinstance(values, Numbers) else values.items():
-            rows[spelled.get(text, text)] += times
         (shared,) = (each for each in drafts[site].shared if each.name == header.name)
-        for each in shared.comment.split("LOOK: ")[1:]:
+        reason, *odd = shared.comment.split("LOOK: ")
+        reasons.append(reason.strip())
+        for each in odd:
             if WITHHELD not in each:
                 looks.setdefault(each.strip(), []).append(site)
+    rows: Counter[str] = Counter()
+    for text, times in _rows(match, drafts).items():
+        rows[spelled.get(text, text)] += times
     if column.kind != "ignore":
         column = replace(column, comment=f"{match.reasons[0].upper()}{match.reasons[1:]}.")
         column = shareable(column, rows, fewest) if fewest else column
+    decided = column.kind == "discrete" or "categories = [" in column.comment
+    if rare and decided and WITHHELD not in column.comment:
+        column = replace(column, comment=f"{column.comment} {withheld(fewest)}")
     said = [f"LOOK, in {' and '.join(sites)}: {each}" for each, sites in looks.items()]
     lacking = ", ".join(f'"{s.split(".")[0]}"' for s in drafts if s not in match.headers)
     if lacking and column.comment.startswith("DECIDE"):
         said = [f"And if others did not measure it, write unmeasured_at = [{lacking}].", *said]
-    return replace(column, comment=" ".join([column.comment or "Ignored.", *said]))
+    return replace(column, comment=" ".join([column.comment or min(reasons), *said]))
 
 
 def _description(matched: Sequence[Match], site: str, draft: Draft) -> FileDescription:

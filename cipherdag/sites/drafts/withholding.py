@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from cipherdag.errors import UnreadableDataError
 from cipherdag.pages.numerals import counted, first_of
+from cipherdag.sites.drafts.identifiers import NAMES, is_coded, words_of
 from cipherdag.sites.drafts.suspicions import missing_marks
 from cipherdag.sites.drafts.tally import ColumnTally
 from cipherdag.sites.table.column import Column, ColumnKind
@@ -29,13 +30,6 @@ _DATES = (
     rf"(19|20)\d\d[-./](0?[1-9]|1[0-2])|\d{{1,2}}[-./](19|20)\d\d|(\d{{1,2}}[ .,/-]*)?{_MONTH}"
     r"[ .,/-]+(\d{1,2}[ .,/-]+)?('?\d\d|(19|20)\d\d)|\d{1,2}:\d\d(:\d\d)?.*|\d{4}-W\d\d.*"
 )
-_IDENTIFIERS = (
-    r"((patient|person|subject|case|record|encounter|visit|proband|fall|pat)(en|in|innen)?"
-    r"s? ?)?(id|ids|nr|no|num|number|nummer|identifier|key)|(no|nr|n|number|numero) (de )?"
-    r"(dossier|patient|secu)|mrn|pid|uuid|guid|ssn|svnr|kvnr|nhs|nhs number|(sur|last|first|"
-    r"fore|family|full|vor|nach|familien)? ?name|nom|prenom|nombre|apellidos?|cognome|"
-    r"e ?mail|(tele)?(ph|f)one?|tel|address|adresse|street|strasse|initials|initialen"
-)
 _TEXTS = (
     r".*(bemerkung|kommentar|notiz|anmerkung|freitext|free text|comment|remark|remarque|"
     r"observacion|anamnes).*|notes?"
@@ -44,23 +38,27 @@ _RULES = (  # what, columns of such a name, cells of such a form
     ("dates", r"(date|day) of birth|birth ?date|geburts(datum|tag)|date de naissance|dob", _DATES),
     (
         "identifiers",
-        _IDENTIFIERS,
+        NAMES,
         (
             r".*\S@\S.*|.*\d{7}.*|[+0]\d[\d /().-]{6,}|[^\W\d_]{1,4}[ /_-]?\d{5,}.*|"
             r"(?!\d*000)\d{5,6}|[^\W\d_]\.? ?[^\W\d_]\."
         ),
     ),
-    ("free text", _TEXTS, r".{61,}|.*[;\n].*|(\S+ ){8,}.*|.*[^\W\d_]{2}[.!?] [^\W\d_].*"),
+    (
+        "free text",
+        _TEXTS,
+        r".{61,}|.*[;\n].*|(\S+ ){8,}.*|(?=(\S+ ){4}).*[^\W\d_]{2}[.!?] [^\W\d_].*",
+    ),
 )
 DICTIONARY = frozenset(("Variable / Field Name", "Form Name", "Field Type"))
-_CODED = re.compile("concept|code|class|type|grade")
 WITHHELD = "hold some other category"
 
 
 def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     """The drafted column without categories that fewer than ``fewest`` rows hold; it says so.
 
-    Numbers of which most are that rare become continuous. A single category left may be constant.
+    Numbers of which most are that rare become continuous, if they are not two. A single category
+    that is left may be constant.
 
     Args:
         column: As it was guessed.
@@ -78,19 +76,25 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     often = tuple(each for each in column.categories if values.get(each, 0) >= fewest)
     if often == column.categories:
         return column
-    if all(map(is_plain_number, column.categories)) and 2 * len(often) <= len(column.categories):
+    one_of_two = len(often) == 1 and len(column.categories) == len(("no", "yes"))
+    rare = 2 * len(often) <= len(column.categories) and not one_of_two
+    if rare and all(map(is_plain_number, column.categories)):
         said = (
             f"Numbers, most of which fewer than {fewest} rows hold. If they are codes, set "
             "discrete, with every code."
         )
         return _with_categories(column, "continuous", (), said)
-    said = (
+    kind: ColumnKind = "discrete" if often else "ignore"
+    return _with_categories(column, kind, often, f"{column.comment} {withheld(fewest)}".strip())
+
+
+def withheld(fewest: int) -> str:
+    """What is said of a column some categories of which are not written."""
+    return (
         f"LOOK: fewer than {fewest} rows each {WITHHELD}, which is not written. If it names "
         "nobody, add it to `categories`, or under `synonyms` to another one; or write it under "
         "`missing`."
     )
-    kind: ColumnKind = "discrete" if often else "ignore"
-    return _with_categories(column, kind, often, f"{column.comment} {said}".strip())
 
 
 def _with_categories(
@@ -126,8 +130,8 @@ def _private_kind(column: Column) -> str:
     """What a column holds that no draft may: dates, identifiers or free text; else empty."""
     if all(truth_value(each) is not None for each in column.categories):
         return ""
-    name = " ".join(re.findall(r"[^\W\d_]+|\d+", _split_case(column.name))).casefold()
-    coded = _CODED.search(name) is not None
+    name = words_of(column.name)
+    coded = is_coded(name)
     for what, names, cells in _RULES:
         form = re.compile(cells, re.DOTALL)
         if not coded and re.fullmatch(names, name):
@@ -138,17 +142,17 @@ def _private_kind(column: Column) -> str:
     return ""
 
 
-def _split_case(name: str) -> str:
-    return re.sub(r"(?<=[^\W\d_A-Z])(?=[A-Z])", " ", name)
-
-
 def content(columns: Iterable[Column], fewest: int, declared: Container[str] = ()) -> list[str]:
     """What a draft holds, and what it does not, in sentences for who is about to send it.
 
     Categories of columns that are ``declared`` are those of a document.
     """
     listed = [*columns]
-    given = [each.name for each in listed if each.categories and each.name not in declared]
+    given = [
+        each.name
+        for each in listed
+        if (each.categories or "categories = [" in each.comment) and each.name not in declared
+    ]
     stated = [each.name for each in listed if each.categories and each.name in declared]
     hidden = [column.name for column in listed if WITHHELD in column.comment]
     said = f"This draft holds the names of {counted(len(listed), 'column')}"

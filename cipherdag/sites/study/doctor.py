@@ -21,7 +21,7 @@ from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
 from cipherdag.sites.drafts.related_columns import contradicted, related_columns
-from cipherdag.sites.drafts.repeated_keys import key_suspicions, possible_keys
+from cipherdag.sites.drafts.repeated_keys import key_question, possible_keys
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases
@@ -261,7 +261,8 @@ def question_of_visits(site: SiteFolder, say: Language = ENGLISH) -> list[str]:
 
 def _repeated(table: SiteTable, source: TableSource) -> list[str]:
     """Names of columns that may be keys of patients."""
-    return [f"'{name}'" for name, _ in key_suspicions(source, table, possible_keys(table.schema))]
+    asked = key_question(source, table, possible_keys(table.schema))
+    return [f"'{name}'" for name in asked[0]] if asked else []
 
 
 def _whose(table: SiteTable, source: TableSource) -> CheckResult:

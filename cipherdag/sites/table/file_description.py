@@ -218,6 +218,17 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 )
         return tuple(renamed.get(name, name) for name in header)
 
+    def renamed_by(self, other: FileDescription) -> FileDescription | None:
+        """This, with names and factors that another has for its columns; None if it says more."""
+        if other != FileDescription(rename=other.rename, multiply=other.multiply):
+            return None
+        named = {*self.rename.values()}
+        rename = {old: other.rename.get(new, new) for old, new in self.rename.items()}
+        rename |= {old: new for old, new in other.rename.items() if old not in named}
+        factors = {other.rename.get(name, name): times for name, times in self.multiply.items()}
+        multiply = {name: times * factors.get(name, 1.0) for name, times in other.multiply.items()}
+        return msgspec.structs.replace(self, rename=rename, multiply=factors | multiply)
+
     def lines(self) -> list[str]:
         """The settings that differ from the default as lines of TOML."""
         lines = []
@@ -226,8 +237,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             if value == getattr(AS_USUAL, key):
                 continue
             if isinstance(value, dict):
-                pairs = (f"{_toml(each)} = {_toml(new)}" for each, new in value.items())
-                lines.append(f"{key} = {{ {', '.join(pairs)} }}")
+                lines += [f"{key}.{_toml(each)} = {_toml(new)}" for each, new in value.items()]
             else:
                 lines.append(f"{key} = {_toml(value)}")
         return lines

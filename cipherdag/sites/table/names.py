@@ -53,6 +53,16 @@ def sort_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def sort_categories(texts: Iterable[str]) -> tuple[str, ...]:
+    """Whole numbers by size, words for false before those for true, other texts by code point."""
+    listed = sorted(texts)
+    if all(map(is_integer_text, listed)):
+        return tuple(sorted(listed, key=int))
+    if None not in map(truth_value, listed):
+        listed.sort(key=lambda text: bool(truth_value(text)))
+    return tuple(listed)
+
+
 def hidden_character(text: str) -> str | None:
     """The first invisible or control character as "U+200B", or None.
 

@@ -187,9 +187,10 @@ def _described(source: str | os.PathLike[str] | DescribedFile) -> DescribedFile:
         return described  # whoever opens it next says why
     if inner is None:
         return described
-    if described.description != AS_USUAL:
+    both = inner.description.renamed_by(described.description)
+    if both is None:
         raise UnreadableDataError("two descriptions are given", remedy="Leave one of them out.")
-    return inner
+    return replace(inner, description=both)
 
 
 @contextmanager

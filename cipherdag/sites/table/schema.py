@@ -76,6 +76,7 @@ _PREAMBLE = """\
 #
 # Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
 """
+_DRAFT_IT = "Draft a schema from it with `cipherdag schema infer`, and give that."
 _SOURCES = """\
 # How files of these names are written; not compared. [source] of site.toml outranks it.
 """
@@ -303,6 +304,8 @@ class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
+    if {"file", "address"} & content.keys():
+        raise SchemaError("this describes data, and is no schema", remedy=_DRAFT_IT)
     check_keys(content, ("columns", "relations", "sources", "rows"))
     tables = content.get("columns")
     if not isinstance(tables, dict):

@@ -319,9 +319,7 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
         close = nearest(columns[0], others)
         more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
         old, new = (close, columns[0]) if close in extra else (columns[0], close)
-        rename = (
-            f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} {DECLARED}.'
-        )
+        rename = f'Rename one (case counts), or declare rename."{old}" = "{new}" {DECLARED}.'
         unread = UNMEASURED if columns is missing else ""
         raise error(
             f"{what} this column{more}" + (f"; it has '{close}'" if close else ""),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cipherdag import errors, infer_schema
-from cipherdag.sites.drafts.fhir_views import read_view
+from cipherdag.sites.drafts.documents.fhir_views import read_view
 from cipherdag.sites.drafts.together import draft_files, read_declarations
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table

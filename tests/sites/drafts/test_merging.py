@@ -75,7 +75,7 @@ def test_the_order_of_drafts_does_not_count(drafts, letters):
          {"no": ("NO",), "yes": ("Yes",)}),
         ([("0", "1"), ("no", "yes"), ("False", "True")], ("no", "yes"),
          {"no": ("0", "False"), "yes": ("1", "True")}),
-        ([("nein", "ja"), ("nein", "ja"), ("no", "yes")], ("ja", "nein"),
+        ([("nein", "ja"), ("nein", "ja"), ("no", "yes")], ("nein", "ja"),
          {"ja": ("yes",), "nein": ("no",)}),
         ([("Männer", "Frauen"), ("maenner", "frauen"), ("Männer", "Frauen")], ("Frauen", "Männer"),
          {"Frauen": ("frauen",), "Männer": ("maenner",)}),
@@ -183,7 +183,7 @@ def test_a_column_of_another_name_is_named_with_a_line_to_rename_it():
     drafts = {site: Schema((SURE, Column(name, "continuous"))) for site, name in names.items()}
     _, found = merge_schemas(drafts)
     assert [own.column for own in found] == ["pressure", "presure"]
-    assert 'rename = { "presure" = "pressure" }' in found[0].remedy
+    assert 'rename."presure" = "pressure"' in found[0].remedy
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_another_unit_is_a_decision_with_its_factor():
     assert schema.names == ("sure",)
     (said,) = [own for own in found if own.open]
     assert "'s1' seem to be in another unit" in said.said
-    assert "18.016 }" in said.remedy
+    assert 'multiply."glucose" = 18.016 for' in said.remedy
     assert 'unit = "mg/dl"' in said.remedy
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cipherdag import errors, infer_schema
 from cipherdag.graphs.relations import Relation
-from cipherdag.sites.drafts.redcap import read_dictionary
+from cipherdag.sites.drafts.documents.redcap import read_dictionary
 from cipherdag.sites.drafts.together import draft_files, read_declarations
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table

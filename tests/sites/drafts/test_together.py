@@ -1,15 +1,21 @@
 """Files whose headers differ make one draft, and what it asks to be written makes it right."""
 
 import re
+from collections import Counter
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from cipherdag import Schema
+from cipherdag import Schema, infer_schema
+from cipherdag.sites.drafts.merging import merge_schemas
 from cipherdag.sites.drafts.together import draft_files
+from cipherdag.sites.table.column_reader import stands_for_missing
+from cipherdag.sites.table.names import is_female, loose_forms, truth_value
 from cipherdag.sites.table.site_table import load_table
 from tests.support.commands import call
 
@@ -67,13 +73,8 @@ def followed(draft):
         said = " ".join(line.removeprefix("# ") for line in comment.splitlines())
         if "DECIDE" not in said:
             continue
-        for key in re.findall(r"multiply = \{ ([^}]*) \} for '([^']*)'", said):
-            head = f'[sources."{key[1]}"]\n'
-            before = re.search(rf"{re.escape(head)}multiply = {{ (.*) }}\n", draft)
-            if before:
-                draft = draft.replace(before[0], f"{head}multiply = {{ {before[1]}, {key[0]} }}\n")
-            else:
-                draft = draft.replace(head, f"{head}multiply = {{ {key[0]} }}\n")
+        for line, file in re.findall(r"(multiply\.\S+ = \S+) for '([^']*)'", said):
+            draft = draft.replace(f'[sources."{file}"]\n', f'[sources."{file}"]\n{line}\n')
         form = r'(kind|unit|categories|synonyms) = ("[^"]*"|\[[^]]*\]|\{[^}]*\})'
         lines = "\n".join(f"{k} = {v}" for k, v in re.findall(form, said))
         draft = draft.replace(
@@ -146,8 +147,6 @@ def test_a_column_that_one_file_lacks_is_said_with_its_choice(files, tmp_path, c
 
 
 def test_files_with_equal_headers_make_the_draft_that_they_made(tmp_path):
-    from cipherdag import infer_schema
-
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     for seed, file in enumerate(files):
         rng = np.random.default_rng(seed)
@@ -175,3 +174,161 @@ def test_the_order_of_files_does_not_count(files):
     texts = {draft_files(each, 5)[0].dumps() for each in permutations(files)}
     columns = {frozenset(Schema.loads(text).names) for text in texts}
     assert len(columns) == 1
+
+
+@pytest.mark.parametrize("how", ["copy", "other order", "other names", "one more row", "by chance"])
+def test_files_with_the_same_rows_are_named_and_not_merged(tmp_path, how):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"age": rng.normal(60, 9, 80).round(1), "sex": rng.choice(["f", "m"], 80)})
+    second = {
+        "copy": frame,
+        "other order": frame.sample(frac=1.0, random_state=1),
+        "other names": frame.rename(columns={"age": "Alter"}),
+        "one more row": pd.concat([frame, frame[:1].assign(age=71.3)]),
+    }.get(how, frame.iloc[:12])
+    first = frame.iloc[:12] if how == "by chance" else frame
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for file, rows in zip(files, (first, second), strict=True):
+        rows.to_csv(file, index=False)
+    schema, _, _ = draft_files(files, 5)
+    said = "'a.csv' and 'b.csv' hold the same rows" in " ".join(schema.comment.split())
+    assert said == (how in ("copy", "other order", "other names"))
+    assert load_table(schema.described(files[0]), schema).rows == len(first)
+
+
+def test_a_run_over_the_same_file_says_so(files, tmp_path, capsys, monkeypatch, caplog):
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(files[0].read_bytes())
+    schema = tmp_path / "schema.toml"
+    three = [files[0], copy, files[1]]
+    assert call(capsys, monkeypatch, "schema", "infer", *three, "--out", schema)[0] == 0
+    assert "'kiel.csv' and 'copy.csv' hold the same rows" in " ".join(
+        schema.read_text("utf-8").replace("\n# ", " ").split()
+    )
+    run = ["run", "fedpc", *three, "--schema", schema, "--out", tmp_path / "out"]
+    code, _, wrong = call(capsys, monkeypatch, *run)
+    assert code == 0, wrong
+    assert "sites 'kiel' and 'copy' hold the same rows" in caplog.text
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["as it is", "renamed there"])
+def test_described_files_and_databases_are_matched_like_files(files, tmp_path, named):
+    berlin = pd.read_csv(files[2])
+    berlin.to_csv(tmp_path / "export.csv", sep=";", decimal=",", encoding="cp1252", index=False)
+    own = 'rename."Alter" = "Jahre"\nmultiply.Jahre = 1.0\n' if named else ""
+    (tmp_path / "berlin.toml").write_text(
+        'file = "export.csv"\ndelimiter = ";"\ndecimal = ","\nencoding = "cp1252"\n' + own, "utf-8"
+    )
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "lyon.db")) as connection:
+        words = '* REPLACE ("Stade"::VARCHAR AS "Stade")'
+        connection.execute(f"CREATE TABLE t AS SELECT {words} FROM read_csv('{files[3]}')")
+    (tmp_path / "lyon.toml").write_text('address = "duckdb:///lyon.db"\ntable = "t"\n', "utf-8")
+    given = [files[0], files[1], tmp_path / "berlin.toml", tmp_path / "lyon.toml"]
+    if named:
+        given = given[:3]  # "Jahre" is no word for age that the program has
+    schema, _, table = draft_files(given, 5)
+    assert any(re.match(r"sex +sex +sex +Geschlecht", line) for line in table)
+    schema = Schema.loads(followed(schema.dumps()))
+    assert "sex" in schema.names
+    assert ("age" in schema.names) != named
+    for source in given:
+        right = truth(source.stem)
+        assert load_table(schema.described(source), schema).rows == 90
+        if not named:
+            got = load_table(schema.described(source), schema)
+            for name in ("age", "glucose", "creatinine"):
+                numbers = got.values[:, schema.names.index(name)]  # noqa: PD011 - of a SiteTable
+                np.testing.assert_allclose(numbers, right[name], rtol=2e-4)
+
+
+@pytest.mark.follows("Draft a schema from it")
+def test_merge_says_that_a_description_of_data_is_no_draft(files, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "kiel.toml"
+    path.write_text('file = "kiel.csv"\n', "utf-8")
+    code, _, wrong = call(capsys, monkeypatch, "schema", "merge", path, path)
+    assert code != 0
+    assert "this describes data, and is no schema" in wrong
+    draft = tmp_path / "draft.toml"
+    assert call(capsys, monkeypatch, "schema", "infer", path, "--out", draft)[0] == 0
+    assert call(capsys, monkeypatch, "schema", "merge", draft)[0] == 0
+
+
+RARE = st.sampled_from(
+    ["Zwitterling", "Müllerstadium", "IV", "4", "ja", "Yes", "f", "w", "H", "divers", "77", "unk",
+     "M\u00dcNNLICH", "3.4.1987", "a@b.org", "stage of Ms Kim", "I.", "0", "oui"]
+)  # fmt: skip
+
+
+@given(
+    rare=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), RARE), max_size=12),
+    fewest=st.sampled_from([1, 5, 11]), order=st.permutations(range(4)),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(
+    rare=[(3, 2, "77"), (0, 2, "Müllerstadium"), (3, 0, "Zwitterling")], fewest=5, order=range(4)
+)
+@example(rare=[(0, 2, "IV")] * 3 + [(1, 2, "IV")] * 3, fewest=5, order=range(4))
+def test_no_matched_draft_holds_a_text_of_few_rows(tmp_path_factory, rare, fewest, order):
+    folder, rows = tmp_path_factory.mktemp("rare"), {}
+    paths = []
+    for number, (site, words) in enumerate(WORDS.items()):
+        columns = {
+            name: np.array(given)[np.arange(90) % len(given)].astype(object)
+            for name, given in zip(("sex", "smoker", "stage"), words[:3], strict=True)
+        }
+        for at, (of, which, text) in enumerate(rare):
+            if of == number:
+                [*columns.values()][which][at] = text
+        names = (NAMES[site][2], NAMES[site][3], NAMES[site][6])
+        for name, cells in columns.items():
+            rows.setdefault(name, Counter()).update(map(str, cells))
+        paths.append(folder / f"{site}.csv")
+        named = dict(zip(names, columns.values(), strict=True))
+        pd.DataFrame({**named, NAMES[site][1]: truth(site)["age"]}).to_csv(paths[-1], index=False)
+    schema, found, _ = draft_files([paths[each] for each in order], fewest)
+    said = schema.dumps().partition("case counts.")[2] + " ".join(map(str, found))
+    often = {text for counts in rows.values() for text, n in counts.items() if n >= fewest}
+    often |= {"4", "IV"} if {"4", "IV"} & often else set()  # a Roman numeral is a spelling
+    spelled = {loose for text in often for loose in loose_forms(text)}
+    for text in {text for counts in rows.values() for text in counts} - often:
+        of_words = truth_value(text) is not None or is_female(text) is not None
+        if not of_words and not loose_forms(text) & spelled and not stands_for_missing(text):
+            assert f'"{text}"' not in said, text
+            assert f"'{text}'" not in said, text
+
+
+def test_rows_of_all_files_count_and_drafts_of_owners_hold_each_alone(files, tmp_path):
+    for file in files[:2]:
+        frame = pd.read_csv(file, dtype=str)
+        frame.loc[:2, "stage"] = "IV"  # of three rows at each
+        frame.to_csv(file, index=False)
+    together = Schema.loads(followed(draft_files(files, 5)[0].dumps()))
+    (stage,) = (column for column in together.columns if column.name == "stage")
+    assert "IV" in stage.categories  # one person has all files, and six rows of these hold it
+    drafts = {file.stem: infer_schema(file) for file in files[:2]}
+    merged, _ = merge_schemas(drafts)
+    (stage,) = (column for column in merged.columns if column.name == "stage")
+    assert stage.categories == ("I", "II", "III")  # nobody has five rows with it
+    frame = pd.read_csv(files[0], dtype=str)
+    frame.loc[:5, "stage"] = "IV"
+    frame.to_csv(files[0], index=False)
+    drafts["kiel"] = infer_schema(files[0])
+    merged, _ = merge_schemas(drafts)
+    (stage,) = (column for column in merged.columns if column.name == "stage")
+    assert "IV" in stage.categories  # by kiel's rows alone
+
+
+def test_spellings_of_files_with_equal_headers_become_synonyms(files, tmp_path):
+    given = files[:2]  # kiel and graz call their columns alike and spell otherwise
+    schema, found, table = draft_files(given, 5)
+    by_name = {column.name: column for column in schema.columns}
+    assert by_name["sex"].categories == ("f", "m")
+    assert dict(by_name["sex"].synonyms) == {"f": ("F",), "m": ("M",)}
+    assert len(by_name["smoker"].categories) == 2
+    assert table
+    assert not any(each.open for each in found)
+    for file in given:
+        got, right = load_table(schema.described(file), schema), truth(file.stem)
+        codes = got.codes[:, schema.names.index("sex")]
+        np.testing.assert_array_equal(codes, right["sex"])

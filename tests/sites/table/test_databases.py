@@ -235,7 +235,7 @@ def test_a_schema_is_drafted_from_declared_types(tmp_path):
     kinds = {name: column.kind for name, column in columns.items()}
     assert kinds == {
         "stage": "discrete", "smokes": "discrete", "codes": "continuous", "age": "continuous",
-        "zip": "discrete", "born": "ignore", "id": "continuous", "scan": "ignore",
+        "zip": "discrete", "born": "ignore", "id": "ignore", "scan": "ignore",
     }  # fmt: skip
     assert columns["stage"].categories == ("none", "mild", "severe", "unheard of")
     assert columns["smokes"].categories == ("False", "True")

@@ -3,6 +3,7 @@
 import unicodedata
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from cipherdag.sites.table.names import (
     number_text,
     parse_number,
     parse_numbers,
+    sort_categories,
     sort_names,
     truth_value,
 )
@@ -98,3 +100,16 @@ def test_words_for_true_and_false_and_near_misses():
     assert nearest("ja", ("no", "yes")) == "yes"
     assert nearest("male", ("female",)) is None
     assert nearest("2", ("0", "1")) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "ordered"),
+    [
+        ({"ja", "nein"}, ("nein", "ja")), ({"oui", "non"}, ("non", "oui")),
+        ({"Yes", "no"}, ("no", "Yes")), ({"10", "9", "-1"}, ("-1", "9", "10")),
+        ({"b", "a", "B"}, ("B", "a", "b")),
+        ({"nein", "vielleicht", "ja"}, ("ja", "nein", "vielleicht")), (set(), ()),
+    ],
+)  # fmt: skip
+def test_categories_have_one_order_false_before_true(texts, ordered):
+    assert sort_categories(texts) == ordered

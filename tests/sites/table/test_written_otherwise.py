@@ -188,7 +188,7 @@ def test_a_description_dumps_what_is_not_as_usual():
     assert AS_USUAL.dumps() == ""
     own = FileDescription(delimiter="\t", skip_unnamed=True, rename={"A b": "größe"})
     assert own.dumps() == (
-        '\n[source]\ndelimiter = "\\t"\nskip_unnamed = true\nrename = { "A b" = "größe" }\n'
+        '\n[source]\ndelimiter = "\\t"\nskip_unnamed = true\nrename."A b" = "größe"\n'
     )
 
 

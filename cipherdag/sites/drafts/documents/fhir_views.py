@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cipherdag.errors import UnreadableDataError
-from cipherdag.sites.drafts.declarations import DATES, Declaration, as_remark
+from cipherdag.sites.drafts.documents.declarations import DATES, Declaration, as_remark
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import hidden_character, normalise_name, visible
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from cipherdag.errors import UnreadableDataError
 from cipherdag.graphs.relations import Relation
 from cipherdag.pages.numerals import first_of
-from cipherdag.sites.drafts.declarations import (
+from cipherdag.sites.drafts.documents.declarations import (
     DATES,
     MOST_LETTERS,
     Declaration,
