@@ -74,11 +74,6 @@ class BfvContext(Secret):
         keys = (context.secret_key().data.data() for context in self._contexts)
         return b"".join(_packed(key, _KEY) for key in keys)
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes that `secret_bytes` yields."""
-        return len(PLAINTEXT_MODULI) * _size(_KEY)
-
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
 

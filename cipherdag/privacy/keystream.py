@@ -25,7 +25,6 @@ COUNTER_BYTES = 16
 CHUNK_WORDS = 1 << 18
 """Words of all streams together masked at a time, so that they stay in the processor's cache."""
 
-_KEY_BYTES = 32
 _FROM_ZERO = CTR(bytes(COUNTER_BYTES))
 
 
@@ -33,8 +32,6 @@ class Keystream(Secret):
     """A stream of uniform words, from counter zero on."""
 
     __slots__ = ("_encryptor",)
-
-    secret_size = _KEY_BYTES
 
     def __init__(self, key: bytes) -> None:
         self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()

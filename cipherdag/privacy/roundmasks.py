@@ -29,7 +29,6 @@ from cipherdag.arrays import WordVector
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.keys.pairkeys import (
-    KEY_BYTES,
     PairKey,
     derive_each,
     encode_position,
@@ -73,11 +72,6 @@ class RoundMasks(Secret):
         self._self_seed = b""
         self._escrow: tuple[bytes, ...] = ()
         self._released = False
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all pair keys and of the seed of the current round."""
-        return KEY_BYTES * len(self._pair_keys) + len(self._self_seed)
 
     def check(self, declaration: Declaration) -> None:
         """Refuse a declaration that this site must not mask for.

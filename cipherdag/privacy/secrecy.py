@@ -7,13 +7,12 @@ writes down what is drawn while it answers a message, and `repeated` gives back 
 message is answered once more. Elsewhere nothing is written down.
 
 Leaks:
-    ``repr`` shows the type and the size of the secret; nothing shows its content. Whoever reads
-    what was drawn computes the keys and masks of the session that it was drawn for.
+    ``repr`` shows the type of the secret; nothing shows its content. Whoever reads what was drawn
+    computes the keys and masks of the session that it was drawn for.
 """
 
 import os
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -22,18 +21,13 @@ from typing import NoReturn
 from cipherdag.errors import SessionLostError
 
 
-class Secret(ABC):
+class Secret:
     """Keeps its secret in slots, so that there is no ``__dict__`` to dump."""
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}, {self.secret_size} secret bytes>"
+        return f"<{type(self).__name__}, a secret>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} holds a secret: it is not copied or pickled")

@@ -59,10 +59,6 @@ class Carrier(Protocol):
 class SiteCarrier(Carrier, Protocol):
     """A site's end: it writes words as bytes that travel, and reads a sum of such bytes."""
 
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes that it holds."""
-
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Words of planes of these lengths, as bytes that travel."""
 
@@ -88,7 +84,6 @@ class WordCarrier:
     """
 
     opened_by_site = False
-    secret_size = 0
     moduli: Moduli = WORD_MODULI
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
@@ -138,12 +133,6 @@ class SiteAggregation(Secret):
         self._sum_key = sum_key
         self._carrier = carrier
         self._opened: tuple[bytes, bytes] | None = None
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the pair keys, the seed, and the keys of MAC and carrier together."""
-        masks = 0 if self._masks is None else self._masks.secret_size
-        return masks + self._sum_key.secret_size + self._carrier.secret_size
 
     def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,).

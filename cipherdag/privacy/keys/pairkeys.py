@@ -43,8 +43,6 @@ class PairKey(Secret):
 
     __slots__ = ("_key",)
 
-    secret_size = KEY_BYTES
-
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise KeyAgreementError(f"a pair key has {KEY_BYTES} bytes")
@@ -64,8 +62,6 @@ class EphemeralKeys(Secret):
     """A site's key pairs for one session; the private halves die with this object."""
 
     __slots__ = ("_mlkem", "_x25519", "mlkem_public", "x25519_public")
-
-    secret_size = SECRET_KEY_BYTES
 
     def __init__(self, x25519: X25519PrivateKey, mlkem: MLKEM768PrivateKey) -> None:
         self._x25519 = x25519
@@ -223,8 +219,6 @@ class SealingKey(Secret):
 
     __slots__ = ("_cipher",)
 
-    secret_size = KEY_BYTES
-
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
 
@@ -296,11 +290,6 @@ class AgreementKeys(Secret):
         self._keys = dict(zip(pair_keys, derive_each(pair_keys.values(), _PURPOSE), strict=True))
         self._asked: tuple[tuple[int, ...], tuple[bytes, ...]] | None = None
         self._said: list[bytes] = []
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all keys together."""
-        return KEY_BYTES * len(self._keys)
 
     def tags(self, peers: Sequence[int], *parts: bytes) -> tuple[bytes, ...]:
         """Tags that show each of the sites that this one states the parts, 16 bytes each."""

@@ -63,11 +63,6 @@ class Parts(Secret):
         self.dealt = dealt
         self.rest = rest
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all three parts."""
-        return len(self.first) + len(self.dealt) + len(self.rest)
-
 
 def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes) -> Parts:
     """The parts of a site's vector.
@@ -137,12 +132,6 @@ class HolderDraws(Secret):
         self.masks, self.dealt, steps, self.labels, self.reach = parts[1:]
         self.steps: WordVector = steps & ~_ONE if holder else steps | _ONE
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all words."""
-        secrets = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
-        return sum(array.nbytes for array in secrets)
-
 
 class Dealt(Secret):
     """A deal: a part that anyone may read, and a seed for each holder."""
@@ -153,11 +142,6 @@ class Dealt(Secret):
         self.common = common
         self.digest = hashlib.sha256(common).digest()
         self.seeds = seeds
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of both seeds."""
-        return sum(map(len, self.seeds))
 
     def check(self, batch: Batch, holder: int) -> bytes:
         """The digest of the deal that the twin sends a holder, 32 bytes."""

@@ -76,11 +76,6 @@ class DirectionKey(Secret):
         self._seal: SealingKey = sealing_keys([pair_key], b"folder " + direction.encode())[0]
         self._nonces = PairKey(pair_key.derive(b"folder nonces", self._about))
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of both keys."""
-        return self._seal.secret_size + self._nonces.secret_size
-
     def seal(self, number: int, content: bytes) -> bytes:
         """Sealed content: the same bytes for the same content and number, sent again after a crash.
 

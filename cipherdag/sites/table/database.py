@@ -47,11 +47,6 @@ class Credentials(Secret):
         self.user = user
         self.password = password
 
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-        return len(self.password.encode())
-
     @classmethod
     def load(cls, path: Path, *, file: str) -> Self:
         """Read TOML with the keys ``password`` and, if need be, ``user``, for a source file.
