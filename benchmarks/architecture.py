@@ -49,7 +49,7 @@ BUDGETS = {
     "findings": 4305,
     "graphs": 6362,
     "pages": 268,
-    "privacy": 5015,
+    "privacy": 4954,
     "program": 407,
     "protocol": 5677,
     "questions": 5905,

@@ -33,12 +33,10 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy import bfvcontext, fixedpoint, sums
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import decode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, head_words
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.protection_kind import UNPROTECTED
+from cipherdag.privacy.protection_kind import BFV, MASKING, UNPROTECTED
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.roundmasks import strip_masks
 from cipherdag.sites.session import handshake
