@@ -23,7 +23,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.counter import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
+from cipherdag.sites.compute.counter import MAX_CELLS, MAX_CODE, DiscreteColumns
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
 from cipherdag.sites.compute.noise import Renamed, first_met, rows_digest
 from cipherdag.statistics.array_functions import Array, host
@@ -38,14 +38,9 @@ from cipherdag.statistics.contingency import (
 
 Statistic = Literal["g2", "pearson"]
 
-# measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
-# and starting it as much as a million rows
-PRODUCT_LEVELS_PER_TABLE = 64
-PRODUCT_START_ROWS = 1_000_000
 # beyond this many cells per row sorting the rows is faster than a table
 SPARSE_CELLS_PER_ROW = 32
 BYTES_PER_CELL = 64
-BYTES_PER_LEVEL_PAIR = 16
 
 
 @computes("g2", "pearson")
@@ -167,28 +162,11 @@ class DiscreteTest(CachedCITest):
         sides = np.column_stack(
             [levels[:, 2:].prod(axis=1), levels[:, :2].max(axis=1), levels[:, :2].min(axis=1)]
         )
-        pairs = self._pair_counts(tests, dense)
         for bucket, shape in buckets(sides[dense].astype(np.int64)):
             chunk = self._columns.chunk(shape.cells, bytes_per_element=BYTES_PER_CELL)
             for start in range(0, len(bucket), chunk):
                 index = dense[bucket[start : start + chunk]]
-                if pairs is None:
-                    tables = self._columns.tables(x[index], y[index], tests.given[index], shape)
-                else:
-                    tables = self._columns.tables_of_pairs(pairs, x[index], y[index], shape)
-                yield index, tables
-
-    def _pair_counts(self, tests: TestBatch, dense: IndexArray) -> PairCounts | None:
-        """Counts all pairs of levels by one product if that is faster and tests are marginal."""
-        if tests.given.shape[1]:
-            return None
-        variables = np.union1d(tests.x[dense], tests.y[dense])
-        total = int(self._columns.levels[variables].sum())
-        rows = self._columns.n_rows
-        product = rows * total * total / PRODUCT_LEVELS_PER_TABLE + PRODUCT_START_ROWS
-        if product > rows * dense.size or BYTES_PER_LEVEL_PAIR * total * total > self._memory:
-            return None
-        return self._columns.pair_counts(variables)
+                yield index, self._columns.tables(x[index], y[index], tests.given[index], shape)
 
 
 def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_cell: float) -> None:
