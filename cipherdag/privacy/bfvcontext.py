@@ -159,13 +159,9 @@ def _check_noise(context: Any, modulus: int) -> None:
         opened = np.array(total.decrypt(), dtype=np.int64)
     except _UNREADABLE:
         raise ProtectionError("a BFV context cannot encrypt and decrypt") from None
-    if opened.tolist() != [_centred(copies * residue, modulus) for residue in row.tolist()]:
+    expected = [(copies * residue + half) % modulus - half for residue in row.tolist()]
+    if opened.tolist() != expected:
         raise ProtectionError("a BFV context leaves too little noise budget")
-
-
-def _centred(whole: int, modulus: int) -> int:
-    residue = whole % modulus
-    return residue - modulus if residue > modulus // 2 else residue
 
 
 def _fresh(modulus: int) -> Any:

@@ -32,7 +32,6 @@ from cipherdag.privacy.residues import (
     Draw,
     Moduli,
     Packing,
-    capacity,
     from_whole,
     impossible,
     pack,
@@ -135,18 +134,10 @@ def words_to_bytes(words: WordVector) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The layout of a declaration's values in planes, a function of public parameters only.
+    """The layout of a declaration's values in planes; all but the last two are given per segment.
 
-    Attributes:
-        lengths: Number of values, per segment.
-        compared: Whether it is a comparison, per segment.
-        bits: Resolution, per segment; 0 for comparisons.
-        totals: Largest sum over the cohort in units of the grid, per segment.
-        least: Smallest sum over the cohort, likewise.
-        counts: Number of residues of a value, per segment.
-        packings: How values share words in the first plane, per segment.
-        wide: Whether one site's integer may reach 2**63.
-        plane_lengths: Number of words in the plane of each modulus.
+    ``totals`` and ``least`` bound sums over the cohort in units of the grid, ``counts`` says how
+    many residues a value has, and ``wide`` whether one site's integer may reach 2**63.
     """
 
     lengths: tuple[int, ...]
@@ -234,7 +225,7 @@ def _packing(segment: Segment, n_sites: int, bound: int, count: int, modulus: in
 
 def _residues_needed(total: int, moduli: Moduli) -> int:
     for count in range(1, len(moduli) + 1):
-        if total <= MAX_TOTAL and 2 * total < capacity(moduli[:count]):
+        if total <= MAX_TOTAL and 2 * total < math.prod(moduli[:count]):
             return count
     raise ParameterError(
         "a segment's bound and resolution are too large to sum over the cohort",

@@ -1,9 +1,7 @@
 """What a protection is, and the three there are: masking, encryption, and none at all.
 
-Masking, the default (Bonawitz et al., CCS 2017, section 4): two sites that share a key share a
-stream of uniform words for each question, modulo primes below 2**56. The earlier site adds it to
-its answer, the later one subtracts it, and every site adds a stream of its own. In the sum over all
-sites asked the shared streams cancel; the sites release the seeds of the others (`roundmasks`).
+Masking, the default: sites add streams of words modulo primes below 2**56 to their answers, which
+cancel in the sum over all sites asked, or are stripped from it (`roundmasks`).
 
 BFV, exact homomorphic encryption (Brakerski 2012; Fan and Vercauteren 2012): every site encrypts
 under secret keys that the sites share and the coordinator never holds, one for each plaintext

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,11 +142,6 @@ def recombine(residues: list[WordVector], moduli: Moduli) -> NDArray[np.object_]
     for digit, radix in zip(digits[-2::-1], moduli[-2::-1], strict=True):
         whole = whole * radix + digit
     return whole
-
-
-def capacity(moduli: Moduli) -> int:
-    """Number of whole numbers that residues modulo all of them distinguish."""
-    return reduce(mul, moduli, 1)
 
 
 def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> IntegerVector:

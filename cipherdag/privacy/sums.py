@@ -175,9 +175,8 @@ class SiteAggregation(Secret):
     def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
         """The sum, decrypted and stripped of its masks, 8 bytes a residue.
 
-        Asked again for the same ciphertext and seeds it returns the same bytes.
-
         ``combined`` is what `CoordinatorAggregation.combine` yields, ``seeds`` what `unmask` does.
+        Asked again for the same ones it returns the same bytes.
 
         Raises:
             OpeningRefusedError: The coordinator opens the sum itself, the question is not the last
@@ -218,21 +217,17 @@ class SiteAggregation(Secret):
             ShareError: The words are cut short or too long.
             AggregateRangeError: A site declared one range and answered beyond.
         """
-        self._check_tags(content, declaration)
-        return decode(content, declaration, self._carrier.moduli).values
-
-    def accepts_as(self, other: SiteAggregation) -> bool:
-        """Whether both accept the same sums, since they hold the same key."""
-        same_words = self._carrier.moduli == other._carrier.moduli
-        return self._sum_key.same_as(other._sum_key) and same_words
-
-    def _check_tags(self, content: bytes, declaration: Declaration) -> None:
-        """Raise ForgedSumError or ShareError unless the words are the sums of all sites' words."""
         moduli = self._carrier.moduli
         lengths = plane_lengths(declaration, moduli)
         words = words_from_bytes(content, sum(lengths))
         n_sites = len(declaration.sites)
         self._sum_key.check(words, lengths, moduli, declaration.digest, n_sites=n_sites)
+        return decode(content, declaration, moduli).values
+
+    def accepts_as(self, other: SiteAggregation) -> bool:
+        """Whether both accept the same sums, since they hold the same key."""
+        same_words = self._carrier.moduli == other._carrier.moduli
+        return self._sum_key.same_as(other._sum_key) and same_words
 
     def _decrypted(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
@@ -253,9 +248,8 @@ class SiteAggregation(Secret):
 class CoordinatorAggregation:
     """The coordinator's side of one protection; it holds no key.
 
-    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
-
-    ``masked`` says whether the sites mask the words.
+    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first,
+    ``masked`` whether the sites mask the words.
     """
 
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:

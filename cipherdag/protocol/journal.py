@@ -122,17 +122,18 @@ class Record(Protocol):
 
 
 class Journal:
-    """Appends entries to a file, each on disk before the run goes on; one JSON object a line.
+    """Appends ``entries`` to a file, each on disk before the run goes on; one JSON object a line.
 
-    The file is made with mode 0600; entries already in it are read.
+    The file is made with mode 0600; entries already in it are read, the oldest first.
 
     Raises:
         OutputError: The file cannot be written, is not a journal, or another revision began it.
     """
 
+    reports = ()  # of other sessions: a journal is of one
+
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._entries: list[Entry] = []
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "rb") as file:
@@ -145,30 +146,20 @@ class Journal:
                 remedy="Start a new run; its results, ledgers and policies still read.",
             )
         try:
-            self._entries = read_entries(path, Entry)
+            self.entries: tuple[Entry, ...] = (*read_entries(path, Entry),)
         except (OSError, ValueError) as error:
             raise OutputError(f"{path} is not the journal of a run") from error
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All entries, oldest first."""
-        return tuple(self._entries)
-
-    @property
-    def reports(self) -> tuple[RoundReport, ...]:
-        """None: a journal is of one session."""
-        return ()
-
-    @property
     def plan(self) -> Plan | None:
         """The plan of the session, or None in a new journal."""
-        first = self._entries[0] if self._entries else None
+        first = self.entries[0] if self.entries else None
         return first.plan if isinstance(first, Started) else None
 
     def write(self, entry: Entry) -> None:
         """Append an entry and see it to the disk, or raise OutputError."""
         append_entries(self._path, entry)
-        self._entries.append(entry)
+        self.entries += (entry,)
 
 
 def _is_of_another_revision(first: bytes) -> bool:

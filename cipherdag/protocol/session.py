@@ -58,6 +58,9 @@ Reply = TypeVar("Reply", bound=Body)
 class Session:
     """Asks one cohort the questions of one algorithm.
 
+    ``sums`` is the digest of all sums in their order, as every site has it, ``result`` that of the
+    result that all sites sign, once it is finished; the last sum covers ``n_summed`` sites.
+
     Args:
         identity: The coordinator's signing key, pinned by the sites.
         plan: What every site will be asked to carry out.
@@ -93,9 +96,9 @@ class Session:
         self._rounds_before = len(self._reports)
         self._dropouts = DropOuts(plan)
         self._bytes_before_restart = Counter[str]()
-        self._number = self._n_in_last_sum = self._step = 0
+        self._number = self.n_summed = self._step = 0
         self._present = self._asked = tuple(range(len(plan.cohort)))
-        self._previous = self._transcript = self._result = self._sums = self._beacon = b""
+        self._previous = self._transcript = self.result = self.sums = self._beacon = b""
         self._lines: tuple[bytes, ...] = ()
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
@@ -117,16 +120,6 @@ class Session:
         """Bytes that left each site in this session, the set-up included."""
         since, before = self._channel.bytes_received, self._bytes_before_restart
         return {name: before[name] + n for name, n in since.items()}
-
-    @property
-    def sums(self) -> bytes:
-        """Digest of all sums in their order, as every site has it."""
-        return self._sums
-
-    @property
-    def result(self) -> bytes:
-        """The digest of the result that all sites sign, once it is finished; see `Closed`."""
-        return self._result
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -177,11 +170,6 @@ class Session:
         self._write(opened)
         return opened
 
-    @property
-    def n_summed(self) -> int:
-        """How many sites the last sum covers."""
-        return self._n_in_last_sum
-
     def attributed(self) -> AbstractContextManager[None]:
         """Adds to an error about the last sum its round, and which sites' answers it covers."""
         return attributed_to_round(
@@ -218,7 +206,7 @@ class Session:
             number=self._rounds_before + self._number,
             seconds=time.perf_counter() - started,
             bytes_sent_per_site=self._channel.bytes_since(before),
-            n_sites=self._n_in_last_sum,
+            n_sites=self.n_summed,
             n_cohort=len(self._plan.cohort),
             left=tuple(self._dropouts.all[reported:]),
         )
@@ -240,7 +228,7 @@ class Session:
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
-            self._number, self._n_in_last_sum = ended.report.number, ended.report.n_sites
+            self._number, self.n_summed = ended.report.number, ended.report.n_sites
             opened = zlib.decompress(ended.opened) if ended.opened else b""
             self._lines = self._earlier(question)
             self._go_on(ended.opened, opened)
@@ -253,7 +241,7 @@ class Session:
 
     def _go_on(self, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self._sums = digest(b"sums", self._sums, recalled(self._lines, content))
+        self.sums = digest(b"sums", self.sums, recalled(self._lines, content))
         self._previous = packed
 
     def _earlier(self, question: Question) -> tuple[bytes, ...]:
@@ -282,7 +270,7 @@ class Session:
         for position, reason in replies.failures.items():
             self._dropouts.record(position, self._number, "finish", reason, in_sum=True)
         self._dropouts.require(tuple(replies.bodies), self._number, "finish")
-        self._result = agreed_result(replies.bodies, self._plan.names)
+        self.result = agreed_result(replies.bodies, self._plan.names)
         return {self._plan.names[site]: closed for site, closed in replies.bodies.items()}
 
     def _attempt(self, question: Question, content: bytes) -> Aggregate | None:
@@ -297,7 +285,7 @@ class Session:
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None
         opening, before = self._resumed.opening, self._channel.bytes_received
         if secure is not None and opening is not None and opening.number == self._number:
-            self._n_in_last_sum, self._maybe_cut_short = len(ask.participants), False
+            self.n_summed, self._maybe_cut_short = len(ask.participants), False
             self._bytes_before_restart.update(opening.received)
             with self.attributed():
                 return secure.opened(opening.requests)
@@ -319,7 +307,7 @@ class Session:
                 requests = secure.found(shares)
                 self._write(log.Opening(self._number, requests, self._channel.bytes_since(before)))
                 total = secure.opened(requests)
-        self._n_in_last_sum = len(shares)
+        self.n_summed = len(shares)
         return total
 
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
@@ -332,7 +320,7 @@ class Session:
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
         recall = Recall.of(question, self._context, ask.known, ask.participants)
         about = self._channel, bound_to, self._context, recall
-        return SecureRound.begun(*about, ask, self._sums, self._party)
+        return SecureRound.begun(*about, ask, self.sums, self._party)
 
     def _shares(
         self, ask: Ask, declared: Declaration, secure: SecureRound | None

@@ -48,11 +48,8 @@ class LocalEngine:
     ) -> dict[str, bytes | SiteFailure]:
         """Sends each site its message; see `Engine.call`."""
         del timeout_s
-        replies: dict[str, bytes | SiteFailure] = {}
-        for site, message in messages.items():
-            handler = self._handlers.get(site)
-            if handler is None:
-                replies[site] = SiteFailure("unreachable")
-            else:
-                replies[site] = handler(operation, message)
-        return replies
+        handlers, gone = self._handlers, SiteFailure("unreachable")
+        return {
+            site: handlers[site](operation, message) if site in handlers else gone
+            for site, message in messages.items()
+        }

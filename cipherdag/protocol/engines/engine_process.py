@@ -24,7 +24,6 @@ from cipherdag.protocol.engines.channel import (
     Address,
     Call,
     Notice,
-    Outcome,
     Reply,
     Started,
     read,
@@ -190,16 +189,15 @@ def serve(connection: Connection, handler: Handler, record: Record) -> None:
 
 def answered(call: Call, handler: Handler) -> Reply:
     """The handler's reply to a call; of an exception, that it failed."""
-    outcome: Outcome = "failed"
     try:
         reply: object = handler(call.operation, call.message)
     except Exception:  # its text stays in this process's own log; the caller hears one word
         log.exception("failed on %s", call.operation)
-        return Reply(call.ticket, outcome)
+        return Reply(call.ticket, "failed")
     if isinstance(reply, bytes) and len(reply) <= MAX_MESSAGE_BYTES:
         return Reply(call.ticket, "reply", reply)
     log.error("the reply to %s is not bytes, or too long", call.operation)
-    return Reply(call.ticket, outcome)
+    return Reply(call.ticket, "failed")
 
 
 def _within(connection: Connection, seconds: float) -> bytes:

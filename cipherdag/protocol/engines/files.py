@@ -109,8 +109,6 @@ class FilesEngine:
 
     def _next_number(self) -> int:
         """A number above all before, also where the file was lost: the clock's milliseconds."""
-        from cipherdag.protocol.durable_files import write_whole
-
         try:
             last = int(self._numbers.read_text("ascii"))
         except (OSError, ValueError):
