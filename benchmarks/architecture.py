@@ -51,10 +51,10 @@ BUDGETS = {
     "pages": 268,
     "privacy": 4917,
     "program": 407,
-    "protocol": 5649,
+    "protocol": 5646,
     "questions": 5905,
     "results": 1465,
-    "sites": 25493,
+    "sites": 25468,
     "statistics": 1792,
     "the root": 977,
 }

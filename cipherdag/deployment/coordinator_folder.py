@@ -54,15 +54,16 @@ from cipherdag.sites.study.study import (
     Study,
     StudySite,
     approve,
+    check_address,
     check_colluders,
     check_newcomer,
     check_request,
     check_study,
+    check_study_name,
     coordinator_fingerprint,
     sign_study,
 )
 from cipherdag.sites.study.study_files import read_file, write_file
-from cipherdag.sites.study.study_names import check_address, check_study_name
 
 VALID_DAYS = 90
 

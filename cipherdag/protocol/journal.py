@@ -145,10 +145,8 @@ class Journal:
                 f"{path} is the journal of a run that another revision of cipherdag began",
                 remedy="Start a new run; its results, ledgers and policies still read.",
             )
-        try:
-            self.entries: tuple[Entry, ...] = (*read_entries(path, Entry),)
-        except (OSError, ValueError) as error:
-            raise OutputError(f"{path} is not the journal of a run") from error
+        unread = OutputError(f"{path} is not the journal of a run")
+        self.entries: tuple[Entry, ...] = (*read_entries(path, Entry, unread),)
 
     @property
     def plan(self) -> Plan | None:
@@ -267,8 +265,7 @@ def read_plan(path: Path) -> Plan:
 
 def read_transcript(path: Path) -> list[Received]:
     """The replies of a run; one that a crash cut short is cut off the file. Or an OutputError."""
-    try:
-        path.stat()  # one that is not there is no transcript
-        return read_entries(path, Received)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} is not the transcript of a run") from error
+    unread = OutputError(f"{path} is not the transcript of a run")
+    if not path.exists():
+        raise unread
+    return read_entries(path, Received, unread)

@@ -64,6 +64,7 @@ from cipherdag.sites.study.study import (
     approve,
     check_approval,
     check_request,
+    check_site_name,
     check_study,
     coordinator_fingerprint,
     new_request,
@@ -76,7 +77,6 @@ from cipherdag.sites.study.study_files import (
     read_file,
     write_file,
 )
-from cipherdag.sites.study.study_names import check_site_name
 
 GOLDEN = Path(__file__).parents[1] / "support" / "golden"
 PATH_TRICKS = (

@@ -102,7 +102,11 @@ class OpenedSums:
         self._sums: list[OpenedSum] = []
         self._accepted: set[str] = set()
         if path is not None:
-            self._sums = _read(path)
+            unread = SiteNotReadyError(
+                f"{path.name} cannot be read, so earlier runs are not known",
+                remedy="Restore it: it holds which sums this site helped to open.",
+            )
+            self._sums = read_entries(path, OpenedSum, unread)
 
     def runs(self, *, but: bytes) -> int:
         """The number of other runs that opened a sum over this schema."""
@@ -194,16 +198,6 @@ class OpenedSums:
             )
 
 
-def _read(path: Path) -> list[OpenedSum]:
-    try:  # nothing had left where a crash cut the last line short
-        return read_entries(path, OpenedSum)
-    except (OSError, ValueError) as error:
-        raise SiteNotReadyError(
-            f"{path.name} cannot be read, so earlier runs are not known",
-            remedy="Restore it: it holds which sums this site helped to open.",
-        ) from error
-
-
 class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line, and the rows that it is about."""
 
@@ -230,7 +224,11 @@ class AskedBits:
         to one question.
         """
         answers = Answers(context)
-        for entry in self._entries():
+        unread = SiteNotReadyError(
+            f"{self._path.name} cannot be read, so what was asked before is not known",
+            remedy="Restore it: it holds which bits this site helped to find.",
+        )
+        for entry in read_entries(self._path, AskedLine, unread):
             if entry.about == context.digest and entry.line.run != context.run:
                 answers.hold(entry.line)
         return answers
@@ -241,12 +239,3 @@ class AskedBits:
         OutputError where the file cannot be written; then nothing may leave.
         """
         append_entries(self._path, AskedLine(context.digest, line))
-
-    def _entries(self) -> list[AskedLine]:
-        try:  # nothing had left where a crash cut the last line short
-            return read_entries(self._path, AskedLine)
-        except (OSError, ValueError) as error:
-            raise SiteNotReadyError(
-                f"{self._path.name} cannot be read, so what was asked before is not known",
-                remedy="Restore it: it holds which bits this site helped to find.",
-            ) from error

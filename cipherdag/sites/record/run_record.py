@@ -160,10 +160,8 @@ class SessionLog:
 
         SiteNotReadyError where the file is not what this site wrote.
         """
-        try:  # an answer that a crash cut short did not leave
-            entries = read_entries(self.path, Opened | Answered)
-        except (OSError, ValueError) as error:
-            raise SiteNotReadyError(f"{self.path.name} is damaged") from error
+        damaged = SiteNotReadyError(f"{self.path.name} is damaged")
+        entries = read_entries(self.path, Opened | Answered, damaged)
         files = [entry.files for entry in entries if isinstance(entry, Opened)]
         answered = [entry for entry in entries if isinstance(entry, Answered)]
         return (files[0], answered) if files else ((), [])

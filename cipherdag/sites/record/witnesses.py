@@ -171,13 +171,11 @@ class Witness:
 
     def _committed(self, plan: Plan) -> _Committed | None:
         path, cohort = self.path.with_name(COMMITTED_FILE), plan.cohort_digest.hex()
-        try:
-            lines = [line for line in read_entries(path, _Committed) if line.cohort == cohort]
-        except (OSError, ValueError) as error:
-            raise SiteNotReadyError(
-                f"{path.name} cannot be read",
-                remedy="Restore it: it holds what the sites committed to, from which roles follow.",
-            ) from error
+        unread = SiteNotReadyError(
+            f"{path.name} cannot be read",
+            remedy="Restore it: it holds what the sites committed to, from which roles follow.",
+        )
+        lines = [line for line in read_entries(path, _Committed, unread) if line.cohort == cohort]
         return lines[-1] if lines else None
 
     def _hold_against(self, line: _Line) -> None:

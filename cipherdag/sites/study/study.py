@@ -2,25 +2,25 @@
 
 All three are JSON, hold nothing secret and may travel by e-mail. A request proves that its sender
 holds the identity key it names. An approval is signed by the coordinator and carries the signed
-study, through which every site pins the identity of every other one. Who the coordinator is, a
-site learns by a fingerprint that was read aloud, and never from these files.
-
-A request says nothing of the site's schema: before the sites share a key, any digest of it could
-be tested against guesses. That all schemas are equal is proved in every session instead.
+study, through which every site pins the identity of every other one. Who the coordinator is, a site
+learns by a fingerprint that was read aloud. A request says nothing of the site's schema: any digest
+of it could be tested against guesses. That all schemas are equal is proved in every session.
 
 Leaks:
     A request shows a name, an organisation, public keys and the versions of installed packages.
 """
 
 import hashlib
+import re
 from typing import Any, Final, Literal
 
 import msgspec
 
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, mismatch, verify
+from cipherdag.privacy.wire import transcript
+from cipherdag.protocol.messages import COORDINATOR
 from cipherdag.protocol.plan import COLLUDERS, MAX_SITES
-from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
 EngineName = Literal["flare", "files"]
 
@@ -29,6 +29,13 @@ MAX_VERSIONS: Final = 2000
 REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
 STUDY_DOMAIN: Final = b"cipherdag study"
 APPROVAL_DOMAIN: Final = b"cipherdag enrolment approval"
+
+# names stand in files and certificates, so few characters are allowed
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_STUDY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+_RESERVED = frozenset({COORDINATOR, "server", "admin", "localhost"})
+_MOST_PORTS = 65535
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,6 +141,35 @@ class Approval(_File, frozen=True):
     signature: bytes
 
 
+def check_site_name(name: str) -> str:
+    """The name, if it can name a site, a file and a certificate; else ParameterError."""
+    # from Python a name may be a number, such as a group's
+    if not isinstance(name, str) or not _SITE.fullmatch(name) or name.lower() in _RESERVED:
+        raise ParameterError(
+            f"{name!r:.80} cannot name a site",
+            remedy="Use a text of 1 to 63 letters A to Z, digits, '_' or '-', no reserved word.",
+        )
+    return name
+
+
+def check_study_name(name: str) -> str:
+    """The name, if it can name a study or an organisation; else ParameterError."""
+    if not _STUDY.fullmatch(name):
+        raise ParameterError(
+            f"{name[:80]!r} cannot name a study or an organisation",
+            remedy="Use a letter first, then at most 62 letters, digits, '_' or '-'.",
+        )
+    return name
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise ParameterError for what is no host name or no port."""
+    if not _HOST.fullmatch(host):
+        raise ParameterError(f"{host[:80]!r} is not a host name")
+    if not 0 < port <= _MOST_PORTS:
+        raise ParameterError(f"{port} is not a port")
+
+
 def new_request(identity: SigningIdentity, **about: Any) -> Request:
     """A request with these other fields, signed with the key it names."""
     request = Request(format=FORMAT, identity=identity.public, proof=b"", **about)
@@ -142,10 +178,7 @@ def new_request(identity: SigningIdentity, **about: Any) -> Request:
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request whose sender does not prove to hold its key (SignatureError).
-
-    ParameterError where a name or a version cannot be used.
-    """
+    """Raise SignatureError for a request without proof of its key, ParameterError for odd names."""
     check_site_name(request.name)
     check_study_name(request.organisation)
     check_study_name(request.study)
@@ -219,10 +252,7 @@ def check_study(signed: SignedStudy) -> Study:
 
 
 def check_colluders(colluders: int, *, min_sites: int) -> None:
-    """Refuse (ParameterError) to promise what runs of ``min_sites`` sites cannot keep.
-
-    The number is not negative, and leaves two honest sites.
-    """
+    """Raise ParameterError unless a run of ``min_sites`` sites then has two honest ones."""
     if not 0 <= colluders <= min_sites - 2:
         raise ParameterError(
             f"runs of {min_sites} sites cannot be safe against {colluders} colluding ones: two "
@@ -316,8 +346,4 @@ def encoded(content: msgspec.Struct) -> bytes:
 
 
 def _pairs(*parts: bytes) -> str:
-    state = hashlib.sha256()
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big"))
-        state.update(part)
-    return state.digest().hex(":").upper()
+    return hashlib.sha256(transcript(*parts)).digest().hex(":").upper()
