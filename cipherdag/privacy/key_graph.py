@@ -131,14 +131,10 @@ class KeyBounds:
         """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
 
         Whatever a plan declares, at least a tenth of the sites are assumed to collude and a
-        twentieth to leave: who writes the plan does not choose how thin the graph is.
-
-        Returns:
-            None, for a key between every two sites, where it takes more than `most_neighbours` keys
-            a site and there are at most `MOST_COMPLETE` sites.
-
-        Raises:
-            ParameterError: It takes more keys, and there are more sites; or all collude, or leave.
+        twentieth to leave: who writes the plan does not choose how thin the graph is. None, for a
+        key between every two sites, where it takes more than `most_neighbours` keys a site and
+        there are at most `MOST_COMPLETE` sites. ParameterError where there are more sites; or all
+        collude, or leave.
         """
         if not 0 <= colluders < n_sites > leaving >= 0:
             raise ParameterError("as many sites collude, or leave, as there are")

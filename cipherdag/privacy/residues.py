@@ -228,8 +228,7 @@ def unpack(
 ) -> WordVector:
     """The sums of all numbers over that many sites, residues.
 
-    Raises:
-        AggregateRangeError: A word has more than its digits; names the segment.
+    AggregateRangeError, which names the segment, where a word has more than its digits.
     """
     parts = np.split(words, np.cumsum([packing.words for packing in packings]))
     values = parts[-1:]

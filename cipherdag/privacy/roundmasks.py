@@ -95,10 +95,8 @@ class RoundMasks(Secret):
     ) -> None:
         """Mask words in place for a new digest; the seed of the digest before is forgotten.
 
-        Words are residues, plane after plane. Every masked one is uniform, whatever it was.
-
-        Raises:
-            CohortError, ReplayError: As `check`.
+        Words are residues, plane after plane. Every masked one is uniform, whatever it was. Raises
+        as `check`.
         """
         self.check(declaration)
         self._shared.add(declaration.digest)
@@ -125,9 +123,7 @@ class RoundMasks(Secret):
         """A sealed piece of b_i for each of the sites asked that share a key, in their order.
 
         Asked again it returns the same pieces; with a threshold of 0 there are none.
-
-        Raises:
-            OpeningRefusedError: The question is not the last one.
+        OpeningRefusedError where the question is not the last one.
 
         Leaks:
             Nothing to fewer than ``declaration.threshold`` of the other sites together.
@@ -145,8 +141,7 @@ class RoundMasks(Secret):
     def unmask(self, declaration: Declaration) -> bytes:
         """The seed of this site's self mask, b_i: 32 bytes, the same whenever it is asked.
 
-        Raises:
-            OpeningRefusedError: The question is not the last one.
+        OpeningRefusedError where the question is not the last one.
 
         Leaks:
             With the seeds of all other sites asked, the sum.
@@ -204,9 +199,7 @@ def strip_masks(
     """Take from a sum over the sites asked, in place, the masks that do not cancel in it.
 
     Words are reduced, plane after plane; seeds are those of `RoundMasks.unmask`, by position.
-
-    Raises:
-        ShareError: The seeds are not those of the sites asked, or one is malformed.
+    ShareError where they are not those of the sites asked, or one is malformed.
 
     Leaks:
         The sum, to whoever has all seeds.
@@ -222,9 +215,8 @@ def strip_masks(
 def rebuild_seed(pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
     """The seed of a site that left, from the pieces that others recovered, by position.
 
-    Raises:
-        ShareError: There are fewer pieces than the threshold, one is malformed or altered, or one
-            is of a site that was not asked.
+    ShareError where there are fewer pieces than the threshold, or one is malformed, altered, or of
+    a site that was not asked.
 
     Leaks:
         The b of that site, which the sum needs.

@@ -179,12 +179,10 @@ class SiteAggregation(Secret):
         Asked again for the same ones it returns the same bytes.
 
         Raises:
-            OpeningRefusedError: The coordinator opens the sum itself, the question is not the last
-                one, this site did not release its own seed for it, the seeds are not those of the
-                sites asked, another ciphertext was opened before, or it is not the sum of the
-                sites' shares.
-            ShareError: The ciphertext is cut short, of other parameters, or not one at all; or
-                seeds are malformed.
+            OpeningRefusedError: The coordinator opens the sum itself, this site released no seed
+                for the question, or another sum was opened for it; or this one is not over the
+                sites asked.
+            ShareError: The ciphertext or a seed is malformed.
 
         Leaks:
             The aggregate, to the coordinator and to this site.
@@ -265,9 +263,7 @@ class CoordinatorAggregation:
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
         """Add the shares of all sites asked, given by position.
 
-        Raises:
-            ShareError: A share is missing, of a site that was not asked, of another length than
-                declared, of other parameters, or not reduced.
+        ShareError where one is missing, of a site that was not asked, or as `check`.
         """
         require_all(shares, declaration)
         carrier = self._carrier

@@ -69,8 +69,8 @@ def carry_out(
 
     Raises:
         PrivacyError: A site refused, or a message was altered.
-        SiteNotReadyError: A site failed in its own computation.
-        SiteUnreachableError: A site did not answer.
+        SiteNotReadyError, SiteUnreachableError: A site failed in its own computation, or was
+            silent.
         ResultMismatchError: The sites came to another result than this coordinator.
     """
     began = time.perf_counter()

@@ -237,9 +237,8 @@ class Recall:
     ) -> Recall:
         """What is known by the lines that came with a question, and what is to be asked.
 
-        Raises:
-            MalformedMessageError: A line is none.
-            ForgedSumError: It is not signed for these rows; or no record is kept.
+        MalformedMessageError where a line is none, ForgedSumError where it is not signed for these
+        rows, or no record is kept.
         """
         if not context.digest:
             if told:
@@ -258,8 +257,7 @@ class Recall:
     def lacks(self, record: Answers, sites: tuple[int, ...]) -> list[Line]:
         """All lines in a site's record of runs that found bits which were not sent to it.
 
-        Raises:
-            ForgedSumError: The record has another value of a bit that was sent.
+        ForgedSumError where the record has another value of a bit that was sent.
         """
         bits, whole, lines = record.of(self.every, sites)
         both = (bits != UNKNOWN) & (self.said != UNKNOWN)

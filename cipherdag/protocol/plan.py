@@ -143,8 +143,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     def key_bounds(self) -> KeyBounds | None:
         """The bounds of a sparse key graph; None where every two sites share a key.
 
-        Raises:
-            ParameterError: Too many sites collude or may leave for any graph.
+        ParameterError where too many sites collude or may leave for any graph.
         """
         n_sites = len(self.cohort)
         if self.protection != SPARSE or n_sites <= COMPLETE_UP_TO:

@@ -134,10 +134,8 @@ class Session:
     def open(self) -> int:
         """Agree keys, check that all sites follow one schema, and return the number of variables.
 
-        Raises:
-            SchemaMismatchError: A site's keyed schema digest differs.
-            PrivacyError: A site refused, or a message was altered.
-            SiteUnreachableError: A site did not answer.
+        SchemaMismatchError where one does not, SiteUnreachableError where a site does not answer,
+        PrivacyError where one refused, or a message was altered.
         """
         opened = self._resumed.opened
         if opened is None:
@@ -261,9 +259,8 @@ class Session:
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers.
 
-        Raises:
-            SiteUnreachableError: Fewer sites confirm the last sum than a sum has to cover.
-            ResultMismatchError: They did not come to one result.
+        SiteUnreachableError where fewer sites confirm the last sum than a sum has to cover,
+        ResultMismatchError where they did not come to one result.
         """
         request = Finish(rounds=self._number, previous=self._previous)
         replies = self._channel.exchange("finish", dict.fromkeys(self._present, request), Closed)

@@ -60,13 +60,10 @@ class Agreed:
 
 
 def set_up(plan: Plan, exchange: Exchange) -> Agreed:
-    """Have the sites of a plan agree on their keys.
+    """Have the sites of a plan agree on their keys; raises as ``exchange``, too.
 
-    Raises:
-        KeyAgreementError: A site answered another plan, or revealed another number than it
-            committed to.
-        SchemaMismatchError: A site's keyed schema digest differs.
-        CipherdagError: As ``exchange``.
+    KeyAgreementError where a site answered another plan, or revealed another number than it
+    committed to, SchemaMismatchError where its keyed schema digest differs.
     """
     agreed = _agreed(plan, exchange)
     for member, reply in zip(plan.cohort, agreed.ready, strict=True):
@@ -160,8 +157,7 @@ def _set_up_sparse(
 def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) -> dict[int, Linked]:
     """The links that each site is sent, of all that the sites made.
 
-    Raises:
-        KeyAgreementError: A site made another number of links than the lot gave it.
+    KeyAgreementError where a site made another number of links than the lot gave it.
     """
     bound: list[dict[int, bytes]] = []
     for site, links in enumerate(sent):

@@ -128,8 +128,7 @@ def check_phase(state: State, request: str) -> None:
 def check_turn(states: frozenset[State], request: str) -> frozenset[State]:
     """The states that may follow a request to a site that is in one of ``states``.
 
-    Raises:
-        PrivacyError: None of them admits it: the `refusal` of the first.
+    Where none of them admits it, raises the `refusal` of the first.
     """
     admitted = [TRANSITIONS[state, request] for state in states if (state, request) in TRANSITIONS]
     if not admitted:

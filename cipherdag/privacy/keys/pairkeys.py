@@ -155,10 +155,8 @@ def agree_as_responder(
     """Agree on the key of sites i < j at site j, from site i's X25519 key and ciphertext.
 
     Two sites that saw different offers, or whose ciphertext was altered on its way, come to
-    different keys: what one seals the other cannot unseal, and their masks do not cancel.
-
-    Raises:
-        KeyAgreementError: As for `agree_as_initiator`, or a ciphertext of wrong length.
+    different keys: what one seals the other cannot unseal, and their masks do not cancel. Raises as
+    `agree_as_initiator`, and for a ciphertext of wrong length.
     """
     _check_order(i, j)
     classical = keys.exchange(peer_x25519)

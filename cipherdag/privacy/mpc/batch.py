@@ -68,9 +68,7 @@ class Roles:
     def draw(cls, beacon: bytes, sites: Sequence[int]) -> Roles:
         """The roles of a run over these sites, from public randomness; see above.
 
-        Raises:
-            CohortError: There are fewer than two sites.
-            ParameterError: The beacon has not 32 bytes, or a site is named twice.
+        CohortError for fewer than two sites, ParameterError for a beacon that has not 32 bytes.
         """
         if len(sites) < TWO_SITES:
             raise CohortError("secure tests need two sites at least")
@@ -103,10 +101,9 @@ def batch_digest(
     roles: Roles,
     compared: bytes,
 ) -> bytes:
-    """The digest of a batch with these attributes, 32 bytes; ``compared`` is that of its tests.
+    """The digest of a batch, 32 bytes; ``compared`` is that of its tests.
 
-    Raises:
-        ParameterError: A number or position does not fit 32 bits.
+    ParameterError where a number or position does not fit 32 bits.
     """
     twin = _NO_TWIN if roles.twin is None else roles.twin
     try:

@@ -64,9 +64,13 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
 class Seat(Secret):
     """A party's part in a batch; `Party.begin` makes it.
 
-    It has a key to seal with for each other party with a role; a holder signs with its identity.
-    Of a holder, ``masked`` says whether its share of the masked sums left, and ``signed`` whether
-    it signed the bits.
+    It has a key to seal with for each other party with a role; a holder signs with its identity. Of
+    a holder, ``masked`` says whether its share of the masked sums left, and ``signed`` whether it
+    signed the bits.
+
+    Every verb raises ReplayError where it was asked before or out of turn, MalformedMessageError
+    for a request that is not valid, and ShareError where what another party sealed does not unseal,
+    or that party saw before what this one did not.
     """
 
     __slots__ = (
@@ -99,11 +103,8 @@ class Seat(Secret):
     def share(self, values: IntegerVector) -> bytes:
         """`Contributed`: this site's vector, in three parts.
 
-        Values are whole numbers, shape (words,), each within what this site's rows can say.
-
-        Raises:
-            ReplayError: It was asked before.
-            ParameterError, BoundExceededError: As `split_vector`.
+        Values are whole numbers, shape (words,), each within what this site's rows can say. Raises
+        as `split_vector`, too.
 
         Leaks:
             The vector, to both holders together with the dealer or its twin, which have all three
@@ -131,10 +132,7 @@ class Seat(Secret):
     def prepare(self, request: bytes) -> bytes:
         """`Keys` of the dealer, `Checks` of its twin, `Passed` with a holder's share of E.
 
-        Raises:
-            ReplayError: It was asked before, or out of turn.
-            ShareError: A site's part does not unseal, or it gave dealer and twin different ones.
-            MalformedMessageError: The request is no valid `Collected`.
+        ShareError, too, where a site gave dealer and twin different parts.
 
         Leaks:
             To dealer and twin the dealt parts, to a holder its parts; all of them are uniform.
@@ -153,11 +151,7 @@ class Seat(Secret):
     def square(self, request: bytes) -> bytes:
         """`Passed` with this holder's share of D, from `Square`.
 
-        Raises:
-            ReplayError: As `prepare`.
-            ShareError: The other holder's share does not unseal.
-            ComparisonKeyError: What was dealt was altered, or dealer and twin dealt differently.
-            MalformedMessageError: The request is no valid `Square`.
+        ComparisonKeyError where what was dealt was altered, or dealer and twin dealt differently.
         """
         with self._turn("square"):
             said = self._read(request, Square)
@@ -168,11 +162,7 @@ class Seat(Secret):
             return self._pass("masked forms", share)
 
     def compare(self, request: bytes) -> bytes:
-        """`Passed` with this holder's shares of the labels, from `Passed`.
-
-        Raises ShareError where the other holder's share does not unseal, or it saw other masked
-        sums or other keys than this one.
-        """
+        """`Passed` with this holder's shares of the labels, from `Passed`."""
         with self._turn("compare"):
             sealed = self._read(request, Passed).content
             other = self._passed_by_other("masked forms", sealed, self.batch.forms.n_bytes)
@@ -184,8 +174,6 @@ class Seat(Secret):
         """`Signed` bits, from `Passed`.
 
         Raises:
-            ReplayError, MalformedMessageError: As `prepare`.
-            ShareError: The other holder's shares do not unseal, or it saw other masked forms.
             ForgedSumError: A label means nothing: dealer or holder deviated.
             AggregateRangeError: A sum is none that the sites can produce.
         """

@@ -11,8 +11,7 @@ from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ReplayError, ShareError, SpentKeyError
 from cipherdag.privacy.mpc.holding import Holding
-from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed
-from cipherdag.privacy.mpc.relay import Relay
+from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed, Relay
 from cipherdag.privacy.mpc.sharing import HolderDraws, deal_batch, part_words, split_vector
 from cipherdag.privacy.mpc.words import low_bits
 
