@@ -49,11 +49,6 @@ class CountedTest:
     test: CITest
     spend: Callable[[int], None]
 
-    @property
-    def n_variables(self) -> int:
-        """See `CITest.n_variables`."""
-        return self.test.n_variables
-
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; the budget may refuse."""
         self.spend(len(x))
@@ -70,11 +65,6 @@ class PossibleTest:
 
     test: CITest
     determined: Determined
-
-    @property
-    def n_variables(self) -> int:
-        """See `CITest.n_variables`."""
-        return self.test.n_variables
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; NaN, and no row, where S determines x or y."""

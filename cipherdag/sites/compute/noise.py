@@ -27,10 +27,7 @@ VARIANCE_JITTER = 0.1
 class Renamed:
     """A column whose codes are replaced by names before it is digested.
 
-    Attributes:
-        codes: Shape (n,).
-        least: The smallest code.
-        names: The names of ``least`` and of every code above it, int64.
+    ``names`` has those of the ``least`` code and of every one above it, int64.
     """
 
     codes: NDArray[np.integer]
@@ -156,9 +153,8 @@ class CellKeys:
     def noise(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
         """Noise for the parts of tests; equal keys always have equal noise.
 
-        Returns:
-            The factors of variances, shape (K,), and for every key as many numbers from -1 to 1 as
-            ``sizes`` says, one after the other.
+        Factors of variances, shape (K,), and for every key as many numbers from -1 to 1 as
+        ``sizes`` says, one after the other.
         """
         state = self._keyed(self._digest) + b"each"
         asked = zip(keys, sizes, strict=True)

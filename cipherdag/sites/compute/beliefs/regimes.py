@@ -113,10 +113,8 @@ class Regimes:
         """Groups a table's complete rows by regime; interventional ones need ``least`` rows.
 
         Cells are codes, or numbers where the cardinality is 0, NaN where missing; both they and
-        ``interventions``, which cells were set, have shape (n, p).
-
-        Raises:
-            TooFewRowsError: Fewer than two whole rows are observational.
+        ``interventions``, which cells were set, have shape (n, p). TooFewRowsError where fewer than
+        two whole rows are observational.
         """
         cards = np.array(cardinalities, dtype=np.int64)
         whole = ~np.isnan(cells).any(axis=1)

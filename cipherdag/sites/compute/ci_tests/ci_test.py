@@ -73,10 +73,6 @@ class ColumnData(Protocol):
 class CITest(Protocol):
     """A conditional-independence test evaluates batches over one site's data; it may cache."""
 
-    @property
-    def n_variables(self) -> int:
-        """The number of variables, which are addressed by position 0..n_variables-1."""
-
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """Tests x[b] against y[b] given the variables given[b], for every b.
 

@@ -42,9 +42,7 @@ class _Numbers:
 class DescribedColumns:
     """One site's columns, with their counts and the values that are added.
 
-    Args:
-        rows: All rows of the site.
-        min_cell_size: Smallest nonzero count that may be disclosed.
+    Of all ``rows``; ``min_cell_size`` is the smallest nonzero count that may be disclosed.
     """
 
     def __init__(self, rows: Rows, *, min_cell_size: int) -> None:
@@ -66,9 +64,8 @@ class DescribedColumns:
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
         """The site's answer.
 
-        Raises:
-            MalformedMessageError: The question is about other columns than the site has.
-            PolicyRefusedError: It asks for sums of counts, and the site restricts small ones.
+        MalformedMessageError where the question is about other columns than the site has,
+        PolicyRefusedError where it asks for sums of counts, and the site restricts small ones.
         """
         self._check(question)
         if isinstance(question, ColumnSums):
@@ -82,10 +79,9 @@ class DescribedColumns:
         return np.concatenate([_counts(question, present), tells], dtype=np.float64)
 
     def totals(self, question: ValueCounts) -> IndexArray:
-        """Exact counts, shape (n_counts,); only whole units of their totals are disclosed.
+        """Exact counts, shape (n_counts,), of which only whole units of totals are disclosed.
 
-        Raises:
-            MalformedMessageError: The question is about other columns than the site has.
+        Raises MalformedMessageError as `answer`.
         """
         self._check(question)
         present = [self._present(v) for v in range(len(self._categories))]

@@ -102,10 +102,8 @@ def _per_site(
 def by_precision(effect: FloatVector, error: FloatVector, noise: FloatMatrix | None) -> FloatVector:
     """1 over the variance of each effect, that times it, and times its square; then 1; or zeros.
 
-    Args:
-        effect: One site's, in common units, shape (k,).
-        error: Its standard error, not finite or 0 where there is none, shape (k,).
-        noise: Numbers from -1 to 1 by which effects and errors are perturbed, shape (2, k).
+    Effects of one site are in common units, shape (k,), their errors not finite or 0 where there is
+    none. ``noise``, from -1 to 1, perturbs both, shape (2, k).
     """
     if noise is not None:
         effect = effect + EFFECT_NOISE_SE * noise[0] * error

@@ -85,13 +85,10 @@ def survival_answer(
     min_cell_size: int,
     blur: CellKeys | None,
 ) -> FloatVector:
-    """The site's answer about times until an event.
+    """The site's answer about times until an event; ``blur`` perturbs variances.
 
-    ``blur`` perturbs variances.
-
-    Raises:
-        MalformedMessageError: The question is about other columns than the site has.
-        PolicyRefusedError: It asks for sums of counts, and the site restricts small ones.
+    MalformedMessageError where it is about other columns than the site has, PolicyRefusedError
+    where it asks for sums of counts, and the site restricts small ones.
     """
     asked = question.model if isinstance(question, HazardSums) else question
     check_study(asked, categories, column)
@@ -134,10 +131,9 @@ def _smallest_count(model: HazardSteps, column: ColumnLookup, rows: SurvivalRows
 
 
 def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
-    """Of every group the events, and the rows that end, up to each edge, and the rows.
+    """Of every group the events, and the rows that end, up to each edge, and the rows, (n_counts,).
 
-    Returns:
-        Shape (n_counts,), as the question lays them out; zeros where a time lies below 0.
+    The question lays them out; zeros where a time lies below 0.
     """
     rows = SurvivalRows.of(question, column)
     if rows.impossible:
