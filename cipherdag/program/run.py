@@ -26,10 +26,8 @@ class FinishedRun(Generic[Outcome]):
         outcome: What the algorithm concluded; it speaks of positions in ``facts.names``.
         facts: What the algorithm knew before its first question.
         rounds: The rounds that ended in a sum.
-        dropouts: The sites that left.
         bytes_sent_per_site: Bytes that left each site, the set-up included.
         heads: The last record of every ledger that was reported, by site.
-        seconds: How long it took.
         keys: A sentence on which sites shared keys; empty where every two sites did.
         ledgers: Every site's ledger, line by line, where the sites are in this process.
     """

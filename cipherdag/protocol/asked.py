@@ -31,18 +31,11 @@ Origin: TypeAlias = tuple[bytes, int, int]
 class Line(Body, frozen=True):
     """The bits of one batch, with what it was bound to.
 
-    Attributes:
-        run: Digest of the run's plan and keys, 32 bytes.
-        content: Digest of the question that the plan asked.
-        sums: Digest of all that was opened before it in that run.
-        step: Which question of the plan it was.
-        attempt: Which round.
-        sites: Positions of the sites that were asked.
-        predicates: Digest of what was compared.
-        names: The names of the bits.
-        bits: Packed.
-        dealt: Digest of what was dealt.
-        signatures: Of both computing parties; empty for one that did not sign.
+    ``run`` is the digest of the run's plan and keys, ``content`` that of the question that the plan
+    asked at this ``step``, ``sums`` that of all that was opened before it, ``predicates`` that of
+    what was compared, and ``dealt`` that of what was dealt. ``attempt`` is the round, and ``sites``
+    the positions of those that were asked. ``signatures`` are of both computing parties; empty for
+    one that did not sign.
     """
 
     run: bytes
@@ -220,8 +213,7 @@ class Recall:
         known: Which bits both computing parties signed.
         rest: The question that asks for all other bits; None where there are none.
         positions: Which bits of the whole question ``rest`` asks for.
-        names: The names of the bits of ``rest``; empty where no record is kept.
-        every: The names of all bits of the whole question; empty where no record is kept.
+        names, every: The names of the bits of ``rest``, and of all; empty where no record is kept.
     """
 
     said: NDArray[np.int8]

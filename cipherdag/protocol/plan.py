@@ -235,13 +235,10 @@ def make_plan(
     """A new plan over a cohort, dated now.
 
     With more than `COMPLETE_UP_TO` sites under masking, keys lie on a sparse graph, and a twentieth
-    of the sites may leave.
-
-    Raises:
-        CohortError: Too few sites lack the same variables.
-        ParameterError: Too many sites would collude for a sparse graph, or all but none, or fewer
-            than none; the purpose or the requester is longer than 2,000 characters or more than a
-            line, the seed has more than 64 bits, or a parameter cannot be written as JSON.
+    of the sites may leave. CohortError where too few sites lack the same variables. ParameterError
+    where too many sites would collude for a sparse graph, or all but none, or fewer than none;
+    where purpose or requester is longer than 2,000 characters or more than a line, the seed has
+    more than 64 bits, or a parameter cannot be written as JSON.
     """
     n_sites = len(cohort)
     if not 0 <= colluders < max(n_sites, 2):

@@ -123,11 +123,8 @@ def attributed_to_round(number: int, names: Iterable[str], before: int) -> Itera
 
     Nobody can tell a lying site from an honest one, nor from a lying coordinator: the sum is all
     that anybody sees. A remedy is to ask disjoint groups of the sites. ``before`` sums were opened
-    before it, all of them in order.
-
-    Raises:
-        AggregateRangeError: The sum is none that the sites can produce, or contradicts others.
-        ForgedSumError: It is not the sum of the sites' answers.
+    before it, all of them in order. The errors are AggregateRangeError, where the sum is none that
+    the sites can produce, and ForgedSumError, where it is not that of their answers.
     """
     try:
         yield

@@ -66,10 +66,8 @@ class Session:
         plan: What every site will be asked to carry out.
         timeout_s: Seconds to wait for the slowest site.
         progress: Called after every round; a `Watcher` also before.
-        journal: Where the session is written down, and taken up again if it is not empty.
-
-    Raises:
-        OutputError: The journal is of another plan.
+        journal: Where the session is written down, and taken up again if it is not empty; or an
+            OutputError if it is of another plan.
     """
 
     def __init__(

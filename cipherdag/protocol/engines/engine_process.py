@@ -45,11 +45,9 @@ log = logging.getLogger("cipherdag.site")
 class EngineProcess:
     """An engine's process that this process starts; use it as a context manager.
 
-    Args:
-        address: The site's address and certificates, which the process is given.
-        handler: Operation and message in, reply out; called by one thread.
-        record: Hears that it started, and what it noticed.
-        console: The file that gets what it prints, mode 0600.
+    It is given the ``address`` and certificates of its site. The ``handler`` is called by one
+    thread, ``record`` hears that it started, and what it noticed, and the file ``console`` gets
+    what it prints, mode 0600.
     """
 
     def __init__(
@@ -118,9 +116,8 @@ class EngineProcess:
 class EngineDoor:
     """A local door at which an engine's process of another user connects; a context manager.
 
-    Args:
-        folder: A folder whose group holds that user; ``door`` and ``token`` are made in it.
-        address: What the process is given.
+    ``door`` and ``token`` are made in a folder whose group holds that user; ``address`` is what the
+    process is given.
     """
 
     running = True

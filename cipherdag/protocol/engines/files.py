@@ -174,14 +174,10 @@ site_log = logging.getLogger("cipherdag.site")
 class FilesSite:
     """Answers what the coordinator puts into the site's folder; use it as a context manager.
 
-    Args:
-        folder: The site's folder in the share.
-        handler: Operation and message in, reply out; called by one thread.
-        key: The key that the site shares with the coordinator.
-        operations: The operations that the site knows; every other one is refused unread.
-        numbers: A file of the site's own with the last number that was answered.
-        record: Hears what a person at the site should know of.
-        stale_s: Seconds, as for `Receiver`.
+    The ``handler`` is called by one thread. The ``key`` is the one that the site shares with the
+    coordinator. Operations that the site does not know are refused unread. The file ``numbers`` of
+    the site's own holds the last number that was answered, and ``record`` hears what a person at
+    the site should know of. ``stale_s`` is as for `Receiver`.
     """
 
     def __init__(

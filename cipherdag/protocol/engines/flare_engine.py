@@ -38,10 +38,8 @@ log = logging.getLogger("cipherdag.local")
 class LocalSocket:
     """Answers what is asked in a folder until the context ends.
 
-    Args:
-        folder: ``.address`` in it says where the socket is, and the token.
-        handler: Operation and message in, reply out; it may be called by several threads.
-        most: How many may wait for an answer at once.
+    ``.address`` in the folder says where the socket is, and the token. The ``handler`` may be
+    called by several threads; at most ``most`` callers wait for an answer at once.
     """
 
     def __init__(self, folder: Path, handler: Handler, *, most: int) -> None:
@@ -148,13 +146,8 @@ class ConnectedSites(Body, frozen=True):
 class FlareEngine:
     """Carries messages to the sites that are connected to the coordinator's server.
 
-    Args:
-        sites: Every site that may be called.
-        start_s: Seconds that the server and the sites may take to come up.
-
-    Raises:
-        SiteUnreachableError: The server does not run, or no site has connected in this time.
-        CohortError: There is no site, or one appears twice.
+    It and the sites, all that may be called, have ``start_s`` seconds to come up, else it is a
+    SiteUnreachableError; CohortError where there is no site, or one appears twice.
     """
 
     def __init__(self, folder: Path, *, sites: Sequence[str], start_s: float = 15.0) -> None:

@@ -52,14 +52,10 @@ class _Waiting:
 class Relay:
     """Carries messages until the context ends.
 
-    Args:
-        folder: The coordinator's folder; runs find the local socket through it.
-        host: Host name of the server's certificate.
-        port: Its one port; 0 takes a free one, see `port`.
-        admitted: Names of the sites that may connect now; asked again whenever one connects.
-
-    Raises:
-        SiteUnreachableError: The port cannot be bound.
+    Runs find the local socket through the coordinator's ``folder``. ``host`` is the host name of
+    the server's certificate, and ``port`` its one port; 0 takes a free one. ``admitted`` gives the
+    names of the sites that may connect now, whenever one connects. SiteUnreachableError where the
+    port cannot be bound.
     """
 
     def __init__(

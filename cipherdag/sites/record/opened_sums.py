@@ -54,10 +54,8 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 class CohortChange:
     """The difference of a new cohort from those of earlier runs.
 
-    Attributes:
-        covered_before: An earlier sum covered just this cohort.
-        nearest: The earlier sum that differs least from it.
-        differing: The sites in which they differ, in order.
+    ``nearest`` is the earlier sum that differs least from it, in the ``differing`` sites;
+    ``covered_before`` says whether one covered just this cohort.
     """
 
     covered_before: bool
@@ -142,12 +140,10 @@ class OpenedSums:
     ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
-        Two sums cover the same sites or differ in the ``fewest``; ``groups`` are the sites by what
-        they measured, where that differs. Counts are asked for in a ``unit``, 0 for none.
-
-        Raises:
-            PolicyRefusedError: Counts of these sites were found in another unit.
-            DifferencingError: They differ in fewer, and nobody who was told so approved this run.
+        Two sums cover the same sites or differ in the ``fewest``, else DifferencingError, unless
+        somebody who was told so approved this run; ``groups`` are the sites by what they measured,
+        where that differs. Counts are asked for in a ``unit``, 0 for none: PolicyRefusedError where
+        counts of these sites were found in another one.
         """
         now = OpenedSum("", "", self._schema, tuple(sorted(sites)), measured_groups=tuple(groups))
         for done in self._sums if unit else ():

@@ -55,11 +55,8 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the sites of a cohort showed in a set-up, in its order and in hexadecimal.
 
-    Attributes:
-        cohort: Its digest.
-        commitments: To a number each, from which roles follow.
-        rows: Digests of their rows.
-        changed: Names of other sites whose rows changed since a person of this site decided.
+    ``commitments`` are to a number each, from which roles follow, and ``rows`` digests of their
+    rows; ``changed`` names other sites whose rows changed since a person of this site decided.
     """
 
     cohort: str

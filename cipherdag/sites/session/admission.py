@@ -75,12 +75,10 @@ OPENED_BEFORE = "the session was opened before"
 class Incoming:
     """One message, whoever sent it.
 
-    Attributes:
-        operation: What it was sent for, whether or not there is such an operation.
-        session: The session it claims, so that even a refusal names it; zeros where unreadable.
-        digest: SHA-256 of all its bytes.
-        signed: Whether the coordinator signed it, for this operation and this session.
-        content: The request, strictly decoded; or what is wrong with the message.
+    ``operation`` is what it was sent for, whether or not there is such an operation. ``session`` is
+    the one it claims, so that even a refusal names it; zeros where unreadable. ``signed`` says
+    whether the coordinator signed it, for both. ``content`` is the request, strictly decoded; or
+    what is wrong.
     """
 
     operation: str
@@ -260,11 +258,8 @@ class Admission:
 def check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
     """Refuse a cohort that is not of sites of the study, this one among them.
 
-    ``pinned`` has the identity key of every site of the study.
-
-    Raises:
-        CohortError: The cohort names a site twice, one that is not of the study, or not this one.
-        SignatureError: An identity in the cohort is not the pinned one.
+    ``pinned`` has the identity key of every site of the study. CohortError where the cohort names a
+    site twice, one that is not of the study, or not this one; SignatureError for another identity.
     """
     names = [member.name for member in plan.cohort]
     if name not in names:

@@ -326,12 +326,9 @@ class Handshake(SetUp):
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
 
-        The reply's ``n_variables`` is left at 0 for the runtime to fill in.
-
-        Raises:
-            KeyAgreementError: A ciphertext is missing or belongs to other offers, or a site tells
-                another random number than it committed to.
-            SchemaMismatchError: The first site's schema is another one.
+        The reply's ``n_variables`` is left at 0 for the runtime to fill in. KeyAgreementError where
+        a ciphertext is missing or belongs to other offers, or a site tells another random number
+        than it committed to; SchemaMismatchError where the first site's schema is another one.
         """
         seals, transcript = self._opened_seals(sealed)
         beacon = self._beacon_of([each.chance for each in seals])

@@ -76,15 +76,10 @@ log = logging.getLogger("cipherdag.site")
 class Rounds:
     """Answers the rounds of one session.
 
-    Attributes:
-        program: Says what is asked; run here as at every other site.
-        index: This site's position in the cohort.
-        sums: Which sums were opened before, in this and in other runs.
-        coverage: Which tests enough sites contribute to.
-        daily: What left today, where the site keeps count.
-        record: Keeps the sums, where the site has a folder.
-        bits: Recalls, counts and keeps the bits, likewise.
-        state: The state of the session; `protocol.states` says which requests it admits.
+    The ``program`` says what is asked; it is run here as at every other site. ``sums`` are those
+    that were opened before, in this and in other runs, and ``coverage`` says which tests enough
+    sites contribute to. A site with a folder counts what left today (``daily``), keeps the sums
+    (``record``), and recalls, counts and keeps ``bits``.
     """
 
     plan: Plan
@@ -130,8 +125,7 @@ class Rounds:
                 before.
             ForgedSumError: The last sum is not that of the sites' answers.
             InconsistentQuestionError: The coordinator derived another question than this site.
-            CohortError: The sites asked are not among those still there, are not in order, leave
-                this site out, or are too few.
+            CohortError: As `CoveredSites.check`.
             PolicyRefusedError: The site's policy forbids it, the plan did not declare it, or counts
                 of these sites were found in another unit.
             DifferencingError: Another run opened a sum over nearly these sites.

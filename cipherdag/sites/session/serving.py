@@ -88,11 +88,9 @@ def open_site(
 
     ``looked_at`` has digests of the rows whose suspicious values were logged already.
 
-    Raises:
-        SiteNotReadyError: The policy is not valid, a key is open to others, or the record of
-            opened sums is not complete.
-        DataError: The data do not fit the schema.
-        LedgerError: The ledger was altered.
+    SiteNotReadyError where the policy is not valid, a key is open to others, or the record of
+    opened sums is not complete; DataError where the data do not fit the schema; LedgerError where
+    the ledger was altered.
     """
     site.check_keys()
     settings = site.settings()
@@ -160,11 +158,9 @@ class KeptSite:
 
     The folder is locked until the process ends: one process answers for a site, and waits
     ``lock_wait_s`` seconds for an earlier one to end. A ``resumable`` run outlasts this process;
-    its keys then lie in the folder until the run ends.
-
-    Raises:
-        SiteNotReadyError: Another process holds the folder, or the site was not activated.
-        PrivacyError: The key or the study cannot be trusted.
+    its keys then lie in the folder until the run ends. SiteNotReadyError where another process
+    holds the folder, or the site was not activated; PrivacyError where key or study cannot be
+    trusted.
     """
 
     def __init__(

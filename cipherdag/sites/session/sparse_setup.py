@@ -58,11 +58,7 @@ class SparseSetUp(SetUp):
         return Links(links=links, secrets=sealed, content=content)
 
     def finish(self, linked: Linked) -> tuple[Keyring, Ready]:
-        """Keys with every earlier neighbour, the shared secrets, and the proof of an equal schema.
-
-        As `Handshake.finish`. KeyAgreementError where a link is missing, was altered, or belongs to
-        other offers; SchemaMismatchError where the first site's schema is another one.
-        """
+        """As `Handshake.finish`, with every earlier neighbour."""
         senders = earlier(self._graph, self._roles(), self.index)
         if len(senders) != len(linked.links):
             raise KeyAgreementError("the links relayed are not one for every earlier neighbour")

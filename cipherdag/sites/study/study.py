@@ -223,13 +223,11 @@ def sign_study(identity: SigningIdentity, study: Study) -> SignedStudy:
 
 
 def check_study(signed: SignedStudy) -> Study:
-    """The study, if it is sound and signed by the coordinator it names.
+    """The study, if it is sound and signed by the coordinator it names, else SignatureError.
 
-    Raises:
-        SignatureError: It is not signed by that coordinator.
-        CohortError: A site or an identity is named twice, or a revoked site is named.
-        ParameterError: A name, the address, the minimum or the number of colluding sites cannot be
-            used.
+    CohortError where a site or an identity is named twice, or a revoked site is named;
+    ParameterError where a name, the address, the minimum or the number of colluding sites cannot be
+    used.
     """
     study = signed.study
     verify(study.coordinator, signed.signature, STUDY_DOMAIN, encoded(study))
@@ -278,11 +276,8 @@ def check_approval(
     """The study of an approval, if it is for this site and from the expected coordinator.
 
     ``code`` is the coordinator's code of words or fingerprint, learnt by another way than the file.
-
-    Raises:
-        SignatureError: Another coordinator or site, an altered file, or another identity key.
-        CohortError: The study contradicts itself.
-        ParameterError: ``code`` is neither a code nor a fingerprint.
+    SignatureError for another coordinator or site, an altered file, or another identity key;
+    ParameterError where ``code`` is neither; and as `check_study`.
     """
     claimed = approval.signed.study
     differs = mismatch(code, coordinator_fingerprint(claimed.coordinator, claimed.root))

@@ -223,10 +223,9 @@ def frame_table(frame: object) -> RawTable:
     A pandas DataFrame is read without its index. Every other frame is read as a Parquet file with
     the same columns would be; a lazy one is computed first.
 
-    Raises:
-        UnreadableDataError: It is no frame, its columns have more than one level, or pyarrow, which
-            other frames than those of pandas need, is not installed.
-        EmptyDataError: It has no column.
+    UnreadableDataError where it is no frame, its columns have more than one level, or pyarrow,
+    which other frames than those of pandas need, is not installed; EmptyDataError where it has no
+    column.
     """
     import pandas as pd
 

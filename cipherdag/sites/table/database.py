@@ -51,8 +51,7 @@ class Credentials(Secret):
     def load(cls, path: Path, *, file: str) -> Self:
         """Read TOML with the keys ``password`` and, if need be, ``user``, for a source file.
 
-        Raises:
-            DatabaseCredentialsError: It cannot be read, is open to other users, or is not valid.
+        DatabaseCredentialsError where it cannot be read, is open to other users, or is not valid.
         """
         try:
             with path.open("rb") as opened:

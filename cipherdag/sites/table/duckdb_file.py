@@ -55,14 +55,8 @@ def open_duckdb(
     """Open a table of a DuckDB file; the rows are read in blocks while the context lasts.
 
     A table may be left out where the file has one only; without ``columns`` all of them are read.
-    ``query`` is SQL that gives the table in its place.
-
-    Raises:
-        DatabaseDriverError: The package duckdb is not installed.
-        DatabaseUnreachableError: There is no such file, another program writes it, or this is no
-            DuckDB file.
-        DatabaseQueryError: A table or column is unknown, or the query is faulty.
-        DatabaseError: The query fails on the data.
+    ``query`` is SQL that gives the table in its place. Raises as `open_sql`, and
+    DatabaseUnreachableError where another program writes the file, or it is no DuckDB file.
     """
     try:
         import duckdb

@@ -56,10 +56,8 @@ _THOUSANDS = ("", ".", ",", " ", "'")
 class Notation:
     """The notation of numbers and dates in a file.
 
-    Attributes:
-        decimal: What stands before the decimals: "." or ",".
-        thousands: What groups the digits in threes, such as "." or a space; nothing if empty.
-        date_format: Of its dates, as ``datetime.strptime`` has it; ISO 8601 if empty.
+    A ``decimal`` is "." or ","; ``thousands`` groups digits in threes, such as a space. Dates are
+    as ``datetime.strptime`` has ``date_format``, or ISO 8601 if it is empty.
     """
 
     decimal: str = "."
@@ -126,12 +124,7 @@ PLAIN = Notation()
 
 @dataclass(frozen=True, slots=True)
 class DateRule:
-    """The conversion of dates to numbers, such as "days since 2000-01-01".
-
-    Attributes:
-        unit: "days", "weeks", or "years" of 365.2425 days.
-        origin: The moment that is 0.
-    """
+    """How dates become days, weeks, or years of 365.2425 days since an origin, which is 0."""
 
     unit: str
     origin: datetime
@@ -206,8 +199,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def names(self, header: tuple[str, ...]) -> tuple[str, ...]:
         """Column names as the schema has them; all are normalised.
 
-        Raises:
-            UnreadableDataError: A column to be renamed is not there.
+        UnreadableDataError where a column to be renamed is not there.
         """
         renamed = {normalise_name(each): normalise_name(new) for each, new in self.rename.items()}
         for old in renamed:
@@ -290,8 +282,7 @@ class DescribedFile:
     def load(cls, path: Path) -> Self | None:
         """The file that a ``.toml`` describes; None where it names no file.
 
-        Raises:
-            UnreadableDataError: A key is unknown or a value not valid.
+        UnreadableDataError where a key is unknown or a value not valid.
         """
         try:
             with path.open("rb") as opened:

@@ -225,8 +225,7 @@ class Schema:
     def with_labels(self, labels: Iterable[str]) -> Schema:
         """A copy in which these columns, and no others, are marked as labels.
 
-        Raises:
-            SchemaError: If one of them does not take part in the study, or this is one name alone.
+        SchemaError where one does not take part in the study, or this is one name alone.
         """
         if isinstance(labels, str):
             raise SchemaError(

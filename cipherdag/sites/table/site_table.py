@@ -212,31 +212,24 @@ def load_table(
 
     Cells are compared as ``names.normalise_value`` writes them; numbers are ASCII decimal numbers.
     Nothing is a missing value but the empty cell, NaN or None in a DataFrame or Parquet file, and
-    what the schema declares: "NA" is a category or an error otherwise. A declared number stands
-    for every way to write it: "0" is "0.0", too. Truth values read "True" and "False", or 1 and 0
-    where the schema does not list these words. Columns of kind "ignore" are not looked at and may
-    be absent. Errors count rows as a spreadsheet shows the file.
+    what the schema declares: "NA" is a category or an error otherwise. A declared number stands for
+    every way to write it: "0" is "0.0", too. Truth values read "True" and "False", or 1 and 0 where
+    the schema does not list these words. Columns of kind "ignore" are not looked at and may be
+    absent. Errors count rows as a spreadsheet shows the file.
 
-    Args:
-        source: Path of a file that `reading.SOURCES` lists, with its description if need be, or a
-            pandas DataFrame. The schema's description of a file of its name counts where the source
-            has none.
-        schema: The schema of the study.
-        site: Name of the site, for errors, and for columns that the schema says it did not measure:
-            they may be absent, are not read, and have no value.
-        folder: Where rows are put aside that are more than memory should hold; see `SiteTable`.
+    A file has the description that the schema has for its name, where ``source`` brings none. What
+    the schema says that ``site`` did not measure may be absent, is not read, and has no value. Rows
+    that are more than memory should hold lie in ``folder``; see `SiteTable`.
 
     Raises:
         OutputError: There is no room for the rows that are put aside.
-        UnreadableDataError: If the file is no table.
-        EmptyDataError: If there is no row; TooFewRowsError if there is one.
-        DuplicateNameError: If two names are equal after normalisation.
-        MissingColumnError: If the file lacks a column of the schema.
-        ExtraColumnError: If the schema lacks a column of the file.
-        UnknownCategoryError: If a value is no category of its discrete column.
-        NotNumericError: If a value of a continuous or binned column is no finite number, no date
-            where dates are declared, or outside its plausible range.
-        ConstantColumnError: If a column has one value or bin only, or none, unless allowed.
+        UnreadableDataError, DuplicateNameError: As `open_table`.
+        EmptyDataError, TooFewRowsError: There is no row, or one.
+        MissingColumnError, ExtraColumnError: The file lacks a column of the schema, or the reverse.
+        UnknownCategoryError: A value is no category of its discrete column.
+        NotNumericError: A value of a continuous or binned column is no finite number, no date where
+            dates are declared, or outside its plausible range.
+        ConstantColumnError: A column has one value or bin only, or none, unless allowed.
     """
     described = schema.described(source)
     with open_table(described, site=site) as table, _stores(schema, folder) as (codes, values):
