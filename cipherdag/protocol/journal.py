@@ -181,18 +181,14 @@ class Resumption:
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
-        self._left = list(entries)
-        self.started: Started | None = None
-        self.opened: KeysAgreed | None = None
+        padded: tuple[Entry | None, ...] = (*entries, None, None)
+        first, second, *_ = padded
+        if first is not None and not isinstance(first, Started):
+            raise OutputError("the journal does not begin with the start of a session")
+        self.started = first
+        self.opened = second if isinstance(second, KeysAgreed) else None
         self.opening: Opening | None = None
-        if self._left:
-            first = self._left.pop(0)
-            if not isinstance(first, Started):
-                raise OutputError("the journal does not begin with the start of a session")
-            self.started = first
-        if self._left and isinstance(self._left[0], KeysAgreed):
-            self.opened = self._left[0]
-            del self._left[0]
+        self._left = list(entries[1 + (self.opened is not None) :])
 
     def next_ended(self) -> GivenUp | Summed | None:
         """The next round that ended, or None where the journal does."""

@@ -621,7 +621,7 @@ def whole_run(hospitals, engine=None, protection="masking"):
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
-        session._channel._engine = engine(LocalEngine(handlers))
+        session._channel.engine = engine(LocalEngine(handlers))
     return session, outcome_over(session), session.finish()
 
 

@@ -30,6 +30,7 @@ Leaks:
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,21 +48,17 @@ from cipherdag.privacy.wire import same_digest, transcript
 _PART = b"part of a vector"
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Parts(Secret):
     """The three parts of one site's vector.
 
-    Attributes:
-        first: Seed of the first holder's part.
-        dealt: Seed of the part of the dealer and its twin.
-        rest: The second holder's part, packed.
+    The first two are seeds of the parts of the first holder, and of the dealer and its twin; the
+    rest is the second holder's part, packed.
     """
 
-    __slots__ = ("dealt", "first", "rest")
-
-    def __init__(self, first: bytes, dealt: bytes, rest: bytes) -> None:
-        self.first = first
-        self.dealt = dealt
-        self.rest = rest
+    first: bytes
+    dealt: bytes
+    rest: bytes
 
 
 def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes) -> Parts:

@@ -13,11 +13,8 @@ import os
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
-import msgspec
-
-from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body
 from cipherdag.protocol.engines.confinement import Confinement
 
@@ -88,21 +85,6 @@ class Notice(Body, frozen=True, tag="notice"):
     what: str
     times: int
     refused: bool
-
-
-Kind = TypeVar("Kind", bound=Body)
-
-
-def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
-    """Decode a message of one of some kinds, or raise MalformedMessageError, quoting nothing."""
-    expected = kinds[0]
-    for kind in kinds[1:]:
-        expected |= kind  # type: ignore[assignment]
-    try:
-        return msgspec.msgpack.decode(content, type=expected)
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise MalformedMessageError(f"the bytes are not a valid {names}") from None
 
 
 @dataclass(frozen=True, slots=True)

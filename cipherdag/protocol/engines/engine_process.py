@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
-from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode, encode
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     Address,
@@ -26,7 +26,6 @@ from cipherdag.protocol.engines.channel import (
     Notice,
     Reply,
     Started,
-    read,
 )
 from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.engines.flare_engine import TOKEN_BYTES
@@ -38,6 +37,7 @@ START_S = 60.0
 STOP_S = 5.0
 PROXIES = ("https_proxy", "http_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
 NOTICE_PAUSE_S = 0.1
+CALLS = cast("type[Call | Notice]", Call | Notice)
 
 log = logging.getLogger("cipherdag.site")
 
@@ -53,9 +53,7 @@ class EngineProcess:
     def __init__(
         self, address: Address, handler: Handler, record: Record, *, console: Path
     ) -> None:
-        self._address = address
-        self._handler = handler
-        self._record = record
+        self._address, self._handler, self._record = address, handler, record
         self._console = console
         self._serving: threading.Thread | None = None
 
@@ -79,7 +77,7 @@ class EngineProcess:
         os.close(said)
         try:
             self._connection.send_bytes(encode(self._address))
-            self._record(read(_within(self._connection, START_S), Started))
+            self._record(decode(_within(self._connection, START_S), Started))
         except (EOFError, OSError, MalformedMessageError) as error:
             self.__exit__()
             raise SiteNotReadyError(
@@ -124,9 +122,7 @@ class EngineDoor:
 
     def __init__(self, folder: Path, address: Address, handler: Handler, record: Record) -> None:
         self._folder = folder
-        self._address = address
-        self._handler = handler
-        self._record = record
+        self._address, self._handler, self._record = address, handler, record
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -155,7 +151,7 @@ class EngineDoor:
             try:
                 with self._listener.accept() as connection:
                     connection.send_bytes(encode(self._address))
-                    self._record(read(connection.recv_bytes(FRAME_BYTES), Started))
+                    self._record(decode(connection.recv_bytes(FRAME_BYTES), Started))
                     serve(connection, self._handler, self._record)
             except (OSError, EOFError, AuthenticationError, MalformedMessageError):
                 if not self._ended.is_set():
@@ -170,7 +166,7 @@ def serve(connection: Connection, handler: Handler, record: Record) -> None:
     """
     try:
         while True:
-            said = read(connection.recv_bytes(FRAME_BYTES), Call, Notice)
+            said = decode(connection.recv_bytes(FRAME_BYTES), CALLS)
             if isinstance(said, Notice):
                 record(said)
                 time.sleep(NOTICE_PAUSE_S)  # a process that says more waits, and fills no disk

@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, encode
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, decode, encode
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import (
     TICKET_BYTES,
@@ -29,7 +29,6 @@ from cipherdag.protocol.engines.channel import (
     Call,
     Notice,
     Reply,
-    read,
 )
 from cipherdag.protocol.engines.engine import Handler, SiteFailure
 from cipherdag.protocol.engines.engine_process import STOP_S, answered
@@ -146,7 +145,7 @@ class _Link:
         if received is None or received[0] != number:
             return None
         try:
-            reply = read(received[1], Reply)
+            reply = decode(received[1], Reply)
         except MalformedMessageError:
             reply = None
         return reply if reply is not None and reply.ticket == ticket else Reply(ticket, "failed")
@@ -250,7 +249,7 @@ class FilesSite:
     def _reply(self, number: int, content: bytes) -> bytes:
         """The sealed call's reply; a call that is none is refused."""
         try:
-            call = read(content, Call)
+            call = decode(content, Call)
         except MalformedMessageError:
             self._notices.update([NOT_A_CALL])
             return encode(Reply(number.to_bytes(16, "big"), "refused"))

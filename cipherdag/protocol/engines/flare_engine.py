@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError, writing
-from cipherdag.privacy.wire import MAX_OPERATION_BYTES, Body, encode
-from cipherdag.protocol.engines.channel import FRAME_BYTES, read
+from cipherdag.privacy.wire import MAX_OPERATION_BYTES, Body, decode, encode
+from cipherdag.protocol.engines.channel import FRAME_BYTES
 from cipherdag.protocol.engines.engine import Handler, SiteFailure
 
 ADDRESS_FILE = ".address"
@@ -177,7 +177,7 @@ class FlareEngine:
         if asked.site not in self._sites:
             return SiteFailure("unreachable")
         try:
-            done = read(ask(self._folder, DELIVER, encode(asked)), Delivered)
+            done = decode(ask(self._folder, DELIVER, encode(asked)), Delivered)
         except SiteNotReadyError:
             connected_sites(self._folder)  # names the cause if it is not the site
             return SiteFailure("unreachable")
@@ -204,7 +204,7 @@ def connected_sites(folder: Path, *, wait_s: float = START_S) -> frozenset[str]:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return frozenset(read(ask(folder, CONNECTED, b""), ConnectedSites).names)
+            return frozenset(decode(ask(folder, CONNECTED, b""), ConnectedSites).names)
         except SiteNotReadyError as error:
             if time.monotonic() >= deadline:
                 raise SiteUnreachableError(

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.privacy.wire import encode
-from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
+from cipherdag.privacy.wire import decode, encode
+from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply
 from cipherdag.protocol.engines.flare_driver import PEER_DATES, Peers
 from cipherdag.protocol.engines.flare_engine import (
     CONNECTED,
@@ -124,7 +124,7 @@ class Relay:
             with self._lock:
                 return encode(ConnectedSites(tuple(sorted(self._connected))))
         if operation == DELIVER:
-            return encode(self._deliver(read(message, Delivery)))
+            return encode(self._deliver(decode(message, Delivery)))
         raise MalformedMessageError("a run asked for what the server does not do")
 
     def _deliver(self, asked: Delivery) -> Delivered:
@@ -156,7 +156,7 @@ class Relay:
 
     def _received(self, site: str, content: bytes) -> None:
         try:
-            reply = read(content, Reply)
+            reply = decode(content, Reply)
         except MalformedMessageError:
             log.warning("refused bytes of '%s' that are no reply", site)
             return

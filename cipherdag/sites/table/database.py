@@ -15,6 +15,7 @@ Leaks:
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
@@ -38,14 +39,12 @@ class _Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str = ""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Credentials(Secret):
     """A user and a password of a database, read from a file of their own."""
 
-    __slots__ = ("password", "user")
-
-    def __init__(self, user: str, password: str) -> None:
-        self.user = user
-        self.password = password
+    user: str
+    password: str
 
     @classmethod
     def load(cls, path: Path, *, file: str) -> Self:
