@@ -51,10 +51,10 @@ BUDGETS = {
     "pages": 268,
     "privacy": 4851,
     "program": 399,
-    "protocol": 5538,
+    "protocol": 5536,
     "questions": 5905,
     "results": 1465,
-    "sites": 25303,
+    "sites": 25289,
     "statistics": 1792,
     "the root": 977,
 }

@@ -79,12 +79,10 @@ def _agreed(plan: Plan, exchange: Exchange) -> Agreed:
     transcript = digest(b"offers", plan.digest, *raw)
     if plan.key_bounds is not None:
         return _set_up_sparse(plan, exchange, offers, raw, transcript)
-    dealer_keys = EphemeralKeys.generate() if len(plan.cohort) == TWO_SITES else None
-    dealer = (
-        None
-        if dealer_keys is None
-        else DealerKeys(dealer_keys.x25519_public, dealer_keys.mlkem_public)
-    )
+    dealer_keys = dealer = None
+    if len(plan.cohort) == TWO_SITES:
+        dealer_keys = EphemeralKeys.generate()
+        dealer = DealerKeys(dealer_keys.x25519_public, dealer_keys.mlkem_public)
     seals, raw = exchange("offers", Offers(envelopes=raw, dealer=dealer), Seals)
     keys = {} if dealer_keys is None else _dealt_by(plan, dealer_keys, offers, seals, transcript)
     transcript = digest(b"sealed", transcript, *raw)

@@ -298,16 +298,15 @@ def recorded(
     reply that ends the set-up: it shows positions of labels and relations.
     """
     plan = message.content if isinstance(message.content, Plan) else session.plan
-    round_ = session.rounds.current if session.rounds is not None else None
-    if message.operation not in REPLIES or message.operation in SET_UP:
-        round_ = None
-    record = session.rounds.record if session.rounds is not None else None
-    closing = record is not None and not kind and message.operation == "finish"
-    answered = not kind and round_ is not None and message.operation in ("ask", "open")
+    rounds, in_round = session.rounds, message.operation in REPLIES.keys() - {*SET_UP}
+    round_ = rounds.current if rounds is not None and in_round else None
     values, shown = (0, "") if kind or ready is None else _shown(ready)
-    if not kind and round_ is not None and message.operation == "ask":
-        kind = round_.question.kind
-    digest = round_.declared.digest if round_ is not None else b""
+    digest, question = b"" if round_ is None else round_.declared.digest, ""
+    if rounds is not None and rounds.record is not None and not kind:
+        digest = rounds.record.digest if message.operation == "finish" else digest
+    if round_ is not None and not kind and message.operation in ("ask", "open"):
+        values, question = round_.declared.length, round_.question.label
+        kind = round_.question.kind if message.operation == "ask" else ""
     try:
         ledger.append(
             kind=kind or REPLY_KINDS[message.operation] + shown,
@@ -316,10 +315,10 @@ def recorded(
             algorithm=plan.algorithm if plan is not None else "",
             protection=plan.protection if plan is not None else "",
             round_number=round_.ask.number if round_ is not None else 0,
-            values=round_.declared.length if round_ is not None and answered else values,
+            values=values,
             sites=len(round_.declared.sites) if round_ is not None else 0,
-            digest=record.digest if record is not None and closing else digest,
-            question=round_.question.label if round_ is not None and answered else "",
+            digest=digest,
+            question=question,
         )
     except OutputError as error:
         log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough

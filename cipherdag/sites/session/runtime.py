@@ -14,7 +14,8 @@ Leaks:
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -257,23 +258,16 @@ class SiteRuntime:
         return reply
 
     def _in_round(self, rounds: Rounds, request: Body) -> Body:
-        reply: Body
-        match request:
-            case Ask():
-                reply = self._ask(rounds, request)
-            case Unmask():
-                reply = rounds.unmask(request)
-            case Recover():
-                reply = rounds.recover(request)
-            case Open():
-                reply = rounds.open(request)
-            case Secure():
-                reply = rounds.secure(request)
-            case Finish():
-                reply = self._finish(rounds, request)
-            case _:
-                raise ReplayError("a round admits no such message")
-        return reply
+        if isinstance(request, Ask):
+            return self._ask(rounds, request)
+        if isinstance(request, Finish):
+            return self._finish(rounds, request)
+        steps: dict[type[Body], Callable[[Any], Body]] = {
+            Unmask: rounds.unmask, Recover: rounds.recover, Open: rounds.open, Secure: rounds.secure
+        }  # fmt: skip
+        if type(request) not in steps:
+            raise ReplayError("a round admits no such message")
+        return steps[type(request)](request)
 
     def _begin(self, session: bytes, plan: Plan) -> Offer:
         kind = Handshake if plan.key_bounds is None else SparseSetUp
