@@ -70,13 +70,10 @@ def encode(
 ) -> WordVector:
     """An answer as residues, plane after plane.
 
-    The answer has shape (declaration.length,), float64, finite, within its bounds; 0 or 1 in
-    comparison segments, whose nonzero words come from ``random_words``. Words have shape
-    (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus; heads are zero.
-
-    Raises:
-        BoundExceededError: Before anything is encoded, and without the value.
-        ParameterError: The declaration is impossible, or too large for the moduli.
+    The answer has shape (declaration.length,), float64, finite, within its bounds, else a
+    BoundExceededError without the value; 0 or 1 in comparison segments, whose nonzero words come
+    from ``random_words``. Words have shape (sum(plane_lengths(declaration, moduli)),), each below
+    its plane's modulus; heads are zero. Raises ParameterError as `plane_lengths`.
     """
     layout = _Layout.of(declaration, moduli)
     _check(answer, declaration)

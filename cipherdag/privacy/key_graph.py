@@ -70,9 +70,7 @@ _SURE: Final = 2.0**-FAILURE_BITS
 class KeyGraph:
     """The graph of the pairs of sites that share a key.
 
-    Attributes:
-        ring: The sites' positions in the cohort, around the ring.
-        degree: Number of sites that each shares a key with: even, or n - 1 for all others.
+    Each shares one with ``degree`` others, an even number, or all, around a ring of positions.
     """
 
     ring: tuple[int, ...]

@@ -39,19 +39,15 @@ class ProtectionKind:
     """One protection, as messages, policies, results and pages know it.
 
     Attributes:
-        name: What messages, policies and results call it.
-        title: What pages call it.
+        name: What messages, policies and results call it; pages call it ``title``.
         left: What an answer is when it has left its site, as a sentence says it.
         shown: What it is then, as a table says it.
         disclosure: Its account for the readers of a result, in whole sentences.
-        site: Makes a site's side from its position, its pair keys by the other site's position,
-            the MAC key that verifies sums, the ``shared`` content, and the number of sites.
+        site: Makes a site's side from its position, its pair keys by the other site's position, the
+            MAC key that verifies sums, the ``shared`` content, and the number of sites.
         coordinator: Makes the coordinator's side.
         shared: Makes the secret content that all sites share, such as keys; empty by default.
         protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
-
-    Raises:
-        ParameterError: One of the texts is empty.
     """
 
     name: str

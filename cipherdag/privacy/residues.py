@@ -162,10 +162,8 @@ def _whole(numbers: IntegerVector | WordVector, modulus: int) -> IntegerVector |
 class Packing:
     """The layout of one segment's numbers in words: number k + j * words is digit j of word k.
 
-    Attributes:
-        base: More than the largest sum of digits.
-        lowest: The least number of a site, at most 0.
-        digits: How many share a word, at least 1; one by itself stays the residue that it is.
+    ``base`` is more than the largest sum of digits, ``lowest`` the least number of a site, at most
+    0. ``digits`` share a word, at least 1; one by itself stays the residue that it is.
     """
 
     length: int

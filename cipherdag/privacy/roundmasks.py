@@ -76,9 +76,8 @@ class RoundMasks(Secret):
     def check(self, declaration: Declaration) -> None:
         """Refuse a declaration that this site must not mask for.
 
-        Raises:
-            CohortError: It leaves this site out, names unknown sites, or contradicts itself.
-            ReplayError: This site already masked something for its digest.
+        CohortError where it leaves this site out, names unknown sites, or contradicts itself,
+        ReplayError where this site already masked something for its digest.
         """
         sites = declaration.sites
         if list(sites) != sorted(set(sites)) or declaration.cohort_size != len(sites):
@@ -151,16 +150,12 @@ class RoundMasks(Secret):
         return self._self_seed
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
-        """This site's piece of the self mask of a site that left before it released it.
+        """This site's piece of the self mask of a site that left before it released it, 52 bytes.
 
-        The piece is what that site had sealed for this one; returned is a share of `secretsharing`,
-        52 bytes.
-
-        Raises:
-            OpeningRefusedError: This site released no seed for this question yet, or the site is
-                not another one that was asked.
-            KeyAgreementError: The piece was altered, or sealed for another site or question.
-            ShareError: The site had sealed something else.
+        ``piece`` is what that site had sealed for this one: a share of `secretsharing`, else
+        ShareError; KeyAgreementError where it was altered, or sealed for another site or question.
+        OpeningRefusedError where this site released no seed for this question yet, or the site is
+        not another one that was asked.
 
         Leaks:
             With ``declaration.threshold - 1`` others' pieces, the b that the sum needs anyway.

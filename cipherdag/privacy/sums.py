@@ -137,11 +137,8 @@ class SiteAggregation(Secret):
     def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,).
 
-        Raises:
-            BoundExceededError: A value is not finite or lies outside its bound.
-            CohortError: The declaration leaves this site out, names one without a pair key, or
-                contradicts itself.
-            ReplayError: This site already shared something for this digest.
+        BoundExceededError where a value is not finite or lies outside its bound; else as
+        `RoundMasks.check`.
 
         Leaks:
             Nothing without the seeds that `unmask` releases; the answer, where nothing is masked.
@@ -210,10 +207,8 @@ class SiteAggregation(Secret):
     def accept(self, content: bytes, declaration: Declaration) -> FloatVector:
         """The sums that the coordinator says were opened, of shape (declaration.length,).
 
-        Raises:
-            ForgedSumError: They are not the sums of what the sites asked shared.
-            ShareError: The words are cut short or too long.
-            AggregateRangeError: A site declared one range and answered beyond.
+        ForgedSumError where they are not the sums of what the sites asked shared, ShareError where
+        words are missing, AggregateRangeError where a site declared one range and answered beyond.
         """
         moduli = self._carrier.moduli
         lengths = plane_lengths(declaration, moduli)

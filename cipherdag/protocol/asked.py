@@ -68,13 +68,11 @@ def secure_question(content: bytes, sums: bytes, names: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The cohort's rows that bits are about, by the sites' digests of them, and keys to check bits.
+    """The cohort's rows that bits are about, and keys to check bits.
 
-    Attributes:
-        digest: Over the cohort and all sites' digests of their rows, 32 bytes.
-        run: Digest of this run's plan and keys, 32 bytes.
-        roles: Which sites compute the bits, the same in every run of the cohort.
-        identities: The pinned keys of the cohort's sites.
+    ``digest`` is over the cohort and all sites' digests of their rows, and ``run`` over this run's
+    plan and keys, 32 bytes each. ``roles`` are the same in every run of the cohort, whose sites
+    have these pinned ``identities``.
     """
 
     digest: bytes

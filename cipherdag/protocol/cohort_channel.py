@@ -81,11 +81,10 @@ class CohortChannel:
     ) -> Replies[Reply]:
         """Send each site, by position, its message and read the replies, of one ``kind``.
 
-        Raises:
-            PrivacyError: No site admits the message now, so none is sent; see `states.refusal`.
-            SignatureError: A reply is not signed by its site; nothing goes on after that.
-            CipherdagError: The error that a site's refusal names; of several refusals the first
-                that does not wait for a person.
+        As `states.refusal` where no site admits the message now, so that none is sent.
+        SignatureError where a reply is not signed by its site; nothing goes on after that. Else the
+        error that a site's refusal names; of several refusals the first that does not wait for a
+        person.
         """
         following = check_turn(self.states, operation)
         sealed: dict[int, bytes] = {}

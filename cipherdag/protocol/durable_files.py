@@ -32,8 +32,7 @@ def make_folder(path: Path) -> None:
 def append(path: Path, lines: bytes) -> None:
     """Append lines to a file, made with mode 0600 where there is none, and see them to the disk.
 
-    Raises:
-        OutputError: The file cannot be written, as on a full disk; it ends where it ended before.
+    OutputError where that fails, as on a full disk; the file ends where it ended before.
     """
     with writing(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)

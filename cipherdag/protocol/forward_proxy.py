@@ -48,9 +48,8 @@ class ForwardProxy:
     def connect(self, host: str, port: int, *, timeout_s: float) -> socket.socket:
         """A connection to a host behind the proxy.
 
-        Raises:
-            ProxyRefusedError: The proxy does not hand on to it.
-            OSError: The proxy cannot be reached.
+        ProxyRefusedError where the proxy does not hand on to it, OSError where it cannot be
+        reached.
         """
         asked = f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n"
         if self.authorization:

@@ -124,10 +124,8 @@ class Record(Protocol):
 class Journal:
     """Appends ``entries`` to a file, each on disk before the run goes on; one JSON object a line.
 
-    The file is made with mode 0600; entries already in it are read, the oldest first.
-
-    Raises:
-        OutputError: The file cannot be written, is not a journal, or another revision began it.
+    The file is made with mode 0600; entries already in it are read, the oldest first. OutputError
+    where it cannot be written, is not a journal, or another revision began it.
     """
 
     reports = ()  # of other sessions: a journal is of one
@@ -174,10 +172,8 @@ def _is_of_another_revision(first: bytes) -> bool:
 class Resumption:
     """Takes a session up again from its journal's entries, oldest first.
 
-    Attributes:
-        started: The plan, or None where there is nothing to take up.
-        opened: The set-up, or None where it was not finished.
-        opening: The requests for bits in the round that was cut short; None if it has none.
+    ``started`` has the plan, ``opened`` the set-up, if it was finished, and ``opening`` the
+    requests for bits in the round that was cut short, if it has any.
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:

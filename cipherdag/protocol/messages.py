@@ -231,10 +231,7 @@ def open_envelope(
     """The encoded body, once topic, session, sender and signature are checked, in this order.
 
     ``envelope`` is what `read_envelope` made of the message; ``identity`` the sender's pinned key.
-
-    Raises:
-        MalformedMessageError: Another topic.
-        SignatureError: Another session or sender, or a signature that does not verify.
+    MalformedMessageError for another topic, else SignatureError.
     """
     if envelope.topic != topic:
         raise MalformedMessageError(f"expected a message about {topic}, got {envelope.topic}")

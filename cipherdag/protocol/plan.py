@@ -72,23 +72,20 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     """A run's program, parameters and cohort, and for whom it is done.
 
     Attributes:
-        algorithm: Name of the algorithm, as registries and policies know it.
-        parameters: Its parameters, as JSON has them.
+        algorithm: Its name, as registries and policies know it; the parameters are as JSON has
+            them.
         seed: Seed of everything that it draws at random.
         program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
             only sites of the same process accept.
-        versions: The version of each library that the program computes with; a site logs where
-            its own version differs.
+        versions: The version of each library that the program computes with; a site logs where its
+            own version differs.
         cohort: The sites in order; the first one makes what the sites share.
-        protection: How answers are protected.
         min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
         colluders: Sites that may collude with the coordinator without learning more than sums.
         min_contributors: How many sites have to contribute to a test whose sums are disclosed.
-        purpose: What the result is for, in words.
-        requester: Who asks for it, in words.
+        purpose, requester: What the result is for, and who asks for it, in words.
         created: When it was made, in UTC.
         nonce: 16 random bytes, so that no two plans are equal.
-        format: Version of this type.
     """
 
     algorithm: str

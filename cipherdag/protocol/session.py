@@ -56,18 +56,15 @@ Reply = TypeVar("Reply", bound=Body)
 
 
 class Session:
-    """Asks one cohort the questions of one algorithm.
+    """Asks one cohort the questions of one algorithm, as the plan says.
 
     ``sums`` is the digest of all sums in their order, as every site has it, ``result`` that of the
     result that all sites sign, once it is finished; the last sum covers ``n_summed`` sites.
 
-    Args:
-        identity: The coordinator's signing key, pinned by the sites.
-        plan: What every site will be asked to carry out.
-        timeout_s: Seconds to wait for the slowest site.
-        progress: Called after every round; a `Watcher` also before.
-        journal: Where the session is written down, and taken up again if it is not empty; or an
-            OutputError if it is of another plan.
+    Sites pin the ``identity`` of the coordinator, and the slowest has ``timeout_s`` seconds.
+    ``progress`` is called after every round; a `Watcher` also before. The session is written down
+    in the ``journal``, and taken up again if that is not empty; OutputError if it is of another
+    plan.
     """
 
     def __init__(

@@ -78,10 +78,8 @@ class SigningIdentity(Secret):
     def load(cls, path: Path) -> SigningIdentity:
         """Read a private key file.
 
-        Raises:
-            OutputError: The file cannot be read.
-            PolicyRefusedError: Other users of the machine may read or change the file.
-            SignatureError: It does not hold an Ed25519 private key.
+        OutputError where it cannot be read, PolicyRefusedError where other users of the machine may
+        read or change it, SignatureError where it does not hold an Ed25519 private key.
         """
         try:
             with path.open("rb") as file:

@@ -70,10 +70,8 @@ class Contributed(Body, frozen=True):
 class Collected(Body, frozen=True):
     """The parts of all other sites for one role, in the order of the batch's sites.
 
-    Attributes:
-        parts: Each other site's sealed part.
-        commitments: Theirs to the dealt seeds, for dealer and twin alone.
-        seed: The dealer's sealed seed, for the twin alone.
+    Dealer and twin have the commitments to the dealt seeds too, the twin also the dealer's sealed
+    seed.
     """
 
     parts: tuple[bytes, ...]

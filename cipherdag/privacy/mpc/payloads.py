@@ -143,11 +143,9 @@ def evaluate_payloads(
 class _Keys(NamedTuple):
     """What both keys of some comparisons have in common, as views of its words.
 
-    Attributes:
-        order: The comparisons in descending order of bits.
-        levels: From the top, for the first comparisons of ``order``, which have the level: both
-            words of the block, and what corrects a step's word, shape (3, comparisons).
-        outputs: Corrections of the four outputs, shape (4, comparisons).
+    ``order`` has the comparisons in descending order of bits. ``levels`` are, from the top, of the
+    first of these, which have the level: both words of the block, and what corrects a step's word,
+    shape (3, comparisons). ``outputs`` are corrections of the four outputs, shape (4, comparisons).
     """
 
     order: IndexArray

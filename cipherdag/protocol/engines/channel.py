@@ -46,12 +46,9 @@ class Reply(Body, frozen=True, tag="reply"):
 class Address(Body, frozen=True, tag="address"):
     """All that an engine's process needs to know of its site.
 
-    Attributes:
-        host: Host name of the coordinator; its certificate must be for this name.
-        root: Certificate of the study's authority, PEM.
-        certificate: The site's, PEM.
-        key: The private key of the certificate, PEM.
-        protected: Paths that the process must not be able to open.
+    ``host`` is the coordinator's, which its certificate must be for. ``root`` is the certificate of
+    the study's authority, ``certificate`` and ``key`` are the site's, PEM. The process must not be
+    able to open the paths ``protected``.
     """
 
     site: str
@@ -74,12 +71,10 @@ class Started(Body, frozen=True, tag="started"):
 
 
 class Notice(Body, frozen=True, tag="notice"):
-    """Something that a person at the site should know of.
+    """Something that a person at the site should know of, so many times since the last notice.
 
-    Attributes:
-        what: A fixed sentence, never text that came from elsewhere.
-        times: How often, since the last notice.
-        refused: Whether somebody asked for what this site does not do.
+    ``what`` is a fixed sentence, never text that came from elsewhere; ``refused`` says whether
+    somebody asked for what this site does not do.
     """
 
     what: str

@@ -21,15 +21,10 @@ class Engine(Protocol):
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """Send each site its message.
+        """Send each site, by name, its message: one reply or failure for every site.
 
-        Args:
-            operation: What the messages are about; sites refuse an operation they do not know.
-            messages: One message per site, by the site's name.
-            timeout_s: Seconds to wait for the slowest reply.
-
-        Returns:
-            One reply or failure for every site in ``messages``.
+        Sites refuse an ``operation`` that they do not know. The slowest reply is waited for
+        ``timeout_s`` seconds.
         """
 
 

@@ -70,9 +70,8 @@ class FilesEngine:
     ) -> dict[str, bytes | SiteFailure]:
         """Sends each site its message, all at once; see `Engine.call`.
 
-        Raises:
-            ParameterError: A message or the operation's name is too long; nothing is sent then.
-            OutputError: The number of the message cannot be written down.
+        ParameterError where a message or the operation's name is too long; nothing is sent then.
+        OutputError where the number of the message cannot be written down.
         """
         if len(operation.encode()) > MAX_OPERATION_BYTES:
             raise ParameterError("the operation's name is longer than 64 bytes")

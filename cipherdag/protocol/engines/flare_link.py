@@ -70,8 +70,7 @@ class Link:
     def listen(self, host: str, port: int, credentials: Credentials) -> int:
         """Wait for peers on one port, and return it; ``localhost`` binds the loopback alone.
 
-        Raises:
-            SiteUnreachableError: The port is taken, or may not be bound.
+        SiteUnreachableError where the port is taken, or may not be bound.
         """
         raise_limit_of_files()
         bound = "127.0.0.1" if host == "localhost" else ""

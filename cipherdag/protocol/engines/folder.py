@@ -190,8 +190,7 @@ class Receiver:
     def _arrived(self, where: int, name: str, said: _Said, stamp: Stamp) -> bytes | None:
         """The content of the length and digest that a name says; None while it is waited for.
 
-        Raises:
-            MalformedMessageError: It is another content, and did not change for ``stale_s``.
+        MalformedMessageError where it is another content, and did not change for ``stale_s``.
         """
         now = time.monotonic()
         before, since, read = self._incomplete.get(name, (stamp, now, -AGAIN_S))

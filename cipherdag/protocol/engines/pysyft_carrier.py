@@ -124,8 +124,7 @@ def mirror(source: Path, target: Path) -> None:
 def log_in(email: str, token: Path) -> Any:
     """PySyft's ``SyftboxManager`` of a Google Drive account, by its address and token's file.
 
-    Raises:
-        SiteNotReadyError: PySyft 0.10 is not installed here, or does not log in.
+    SiteNotReadyError where PySyft 0.10 is not installed here, or does not log in.
     """
     check_version()
     from syft.sync.login import _init_client_login

@@ -41,8 +41,7 @@ FEWEST_SHARED = 1 << 17
 def resolve_device(name: str) -> Device:
     """The device of this name; ``auto`` is CUDA where there is one, the CPU otherwise.
 
-    Raises:
-        ParameterError: Unknown name, or a CUDA device that this machine does not have.
+    ParameterError for an unknown name, or a CUDA device that this machine does not have.
     """
     if name == PROCESSOR or (name == "auto" and not _has_driver()):
         return PROCESSOR

@@ -50,10 +50,8 @@ def added(variances: FloatVector, excess: FloatVector, squares: FloatVector) -> 
 class Repeats(NamedTuple):
     """The rows of a test whose patients have several of them.
 
-    Attributes:
-        rows: Positions among the test's rows, those of a patient one after the other, shape (r,).
-        first: Where each of these patients begins in ``rows``.
-        patients: How many patients the test has, those with one row, too.
+    ``rows`` are their positions among the test's rows, those of a patient one after the other, and
+    ``first`` is where each begins; the test has ``patients``, those with one row, too.
     """
 
     rows: IndexArray

@@ -178,10 +178,8 @@ class Admission:
     def admit(self, message: Incoming, session: SiteSession) -> Body:
         """The request of the coordinator, if it may be answered now in this session.
 
-        Raises:
-            PrivacyError: The first reason of the table above that applies.
-            SessionLostError: The session's keys are gone; only the coordinator hears of it.
-            SiteNotReadyError: A file of the folder cannot be read.
+        Else the first reason of the table above that applies. SessionLostError where the session's
+        keys are gone, SiteNotReadyError where a file of the folder cannot be read.
         """
         if message.operation not in REQUESTS:
             raise ReplayError("this site knows no such operation")

@@ -43,16 +43,11 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Request(_File, frozen=True):
-    """A site's request to be enrolled.
+    """A site's request to be enrolled in a study, with its Ed25519 public key (``identity``).
 
-    Attributes:
-        organisation: Whose site it is.
-        study: The study it asks to join.
-        identity: Its Ed25519 public key.
-        certificate_request: With FLARE a request for a certificate of the site's key, PEM; over
-            files the public keys that its files are sealed by.
-        versions: Versions of the packages that must fit together.
-        proof: The site's signature over all of it.
+    ``certificate_request`` is with FLARE a request for a certificate of the site's key, PEM; over
+    files the public keys that its files are sealed by. ``versions`` are of the packages that must
+    fit together, and ``proof`` is the site's signature over all of it.
     """
 
     format: int
@@ -78,15 +73,12 @@ class Study(_File, frozen=True):
     Attributes:
         version: 1 for the first; one more whenever it changes.
         issued: When, in UTC (ISO 8601).
-        host: Host name of the coordinator's server; empty where it has none.
-        port: Its port; 0 where it has none.
+        host, port: Of the coordinator's server; empty and 0 where it has none.
         coordinator: The coordinator's Ed25519 public key.
         root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, over files the
             coordinator's identity key again.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
-        sites: The sites in order.
         revoked: Names of sites that took part and no longer do.
-        engine: What carries the messages.
         colluders: How many sites may side with the coordinator in any run and still see sums only;
             the files of an older study do not have it.
     """
@@ -125,13 +117,10 @@ class SignedStudy(_File, frozen=True):
 
 
 class Approval(_File, frozen=True):
-    """The coordinator's answer to one request.
+    """The coordinator's answer to one request of a ``site``, signed.
 
-    Attributes:
-        site: Whom it is for.
-        certificate: With FLARE the site's certificate and the authority's, PEM; over files the
-            coordinator's answer to the site's public keys.
-        signature: The coordinator's signature over all of it.
+    With FLARE the certificates of site and authority, PEM; over files the coordinator's answer to
+    the site's public keys.
     """
 
     format: int

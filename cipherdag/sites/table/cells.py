@@ -111,8 +111,7 @@ class Source:
             OSError, UnreadableDataError where it is none such, or EmptyDataError without a header.
         reads: The keys of a `FileDescription` that it reads, beside those of every source.
         suffix: The end of its name, in any case, where that tells the kind.
-        magic: The bytes that tell the kind otherwise.
-        offset: Position of these bytes in the file.
+        magic: The bytes that tell the kind otherwise, at ``offset`` in the file.
         endings: Endings of names that promise this kind.
     """
 

@@ -130,12 +130,9 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def load(cls, path: Path, *, preview: bool = False) -> Self:
         """Read the ``.toml`` file that names a database, and write the query of an OMOP study.
 
-        With ``preview`` it is the query of `OmopTable.preview`.
-
-        Raises:
-            DatabaseAddressError: It cannot be read or is not valid. The error never quotes it,
-                since a password may stand there by mistake.
-            DatabaseDriverError: SQLAlchemy, which writes the query, is not installed.
+        With ``preview`` it is the query of `OmopTable.preview`. DatabaseAddressError where the file
+        cannot be read or is not valid, never quoted, since a password may stand there by mistake;
+        DatabaseDriverError where SQLAlchemy, which writes the query, is not installed.
         """
         try:
             with path.open("rb") as opened:

@@ -67,10 +67,8 @@ def hidden_character(text: str) -> str | None:
 def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
     """Words that mix alphabets with letters of one shape, or are of another one than most words.
 
-    A word of a single letter, as in "β-blocker", is left out. Invisible letters are found, too.
-
-    Returns:
-        The alphabets of each such word, by their names in Unicode; none for an invisible letter.
+    A word of a single letter, as in "β-blocker", is left out. Of each such word the alphabets, by
+    their names in Unicode; none for an invisible letter, which is found, too.
     """
     words = re.findall(r"[^\W\d_]+", text)
     alphabets = {word: _alphabets(word) for word in words}

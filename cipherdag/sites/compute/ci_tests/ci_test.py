@@ -171,9 +171,8 @@ def ci_test_class(name: str) -> type[CachedCITest]:
 def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:
     """Brings a batch of tests into canonical form.
 
-    Raises:
-        ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-            occurs twice in one test.
+    ParameterError where shapes or types do not fit, a position is out of range, or a variable
+    occurs twice in one test.
     """
     x, y, given = (_positions(array, n_variables) for array in (x, y, given))
     if x.ndim != 1 or y.shape != x.shape or given.ndim != 2 or len(given) != len(x):  # noqa: PLR2004
@@ -199,11 +198,10 @@ def _positions(values: IndexArray, n_variables: int) -> IndexArray:
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:
-    """Refuses a matrix, shape (n, p), that no test of continuous data takes.
+    """Refuses a matrix that no test of continuous data takes.
 
-    Raises:
-        ParameterError: Not a float64 matrix with a row and a column.
-        NotNumericError: A value is infinite.
+    ParameterError where it is no float64 matrix with a row and a column, NotNumericError where a
+    value is infinite.
     """
     if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
         raise ParameterError("values must be a float64 matrix with at least one row and column")

@@ -47,26 +47,22 @@ BYTES_PER_CELL = 64
 class DiscreteTest(CachedCITest):
     """G2 or Pearson's chi-square tests conditional independence over one site's discrete data.
 
-    The statistic of a table is summed over the configurations of the conditioning set. A test is
-    done only if rows / (levels of x, y and the conditioning set multiplied) reaches
-    ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The adjusted
-    degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting rows
-    and columns of that configuration's table that are not empty. Without degrees of freedom the
-    p-value is 1, but NaN where the conditioning set has a variable that partitions the rows as x or
-    y does: given it, x or y is constant. Rows with a missing value in one of a test's variables are
-    left out of that test. The dependence of its evidence is the statistic.
+    The statistic, which is the dependence of its evidence too, is summed over the configurations of
+    the conditioning set. A test is done only if rows / (levels of x, y and the set multiplied)
+    reaches ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The
+    adjusted degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting
+    rows and columns of that configuration's table that are not empty; ``plain`` ones are (r - 1)(c
+    - 1) times the levels of the set. Without degrees of freedom the p-value is 1, but NaN where the
+    set has a variable that partitions the rows as x or y does: given it, x or y is constant. If
+    ``constant`` is ``untestable``, it is NaN wherever x or y has one value only.
 
     Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
     Agresti, Categorical Data Analysis, section 3.2, for the statistics.
 
-    Codes have shape (n, p), -1 (or any negative code) where missing; a variable has as many levels
-    as its highest code in these rows + 1. Degrees of freedom that are ``plain`` are (r - 1)(c - 1)
-    times the levels of the set. If ``constant`` is ``untestable``, the p-value is NaN wherever x or
-    y has one value only. Half of the memory is for a batch, half for the cache.
-
-    Raises:
-        ParameterError: Codes are not an integer matrix with a row and a column, a code is larger
-            than 2**31 - 2, or another parameter is out of its range.
+    Codes have shape (n, p), negative where missing: such rows are left out of the variable's tests.
+    A variable has as many levels as its highest code in these rows + 1. Half of the memory is for a
+    batch, half for the cache. ParameterError where codes are not an integer matrix with a row and a
+    column, or a code or another parameter is out of its range.
     """
 
     def __init__(

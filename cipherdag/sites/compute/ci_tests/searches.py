@@ -155,11 +155,10 @@ class _Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class BestSeparators:
-    """Every pair has a best candidate separating set; arrays of shape (G,).
+    """Every pair's best candidate separating set; arrays of shape (G,).
 
-    Attributes:
-        score: ``1 + floor(measure * 2**grid_bits)`` of the best independent candidate, 0 if none.
-        index: The smallest index attaining that score; the number of candidates if none.
+    ``score`` is ``1 + floor(measure * 2**grid_bits)`` of the best independent candidate, 0 if none,
+    and ``index`` the smallest that attains it; the number of candidates if none.
     """
 
     score: IndexArray

@@ -55,10 +55,8 @@ log = logging.getLogger("cipherdag.site")
 class SurvivalRows:
     """The rows of a site with a time, an event indicator, and no missing predictor.
 
-    Attributes:
-        time: At least 0 unless ``impossible``, shape (n,).
-        ended: Whether the event ended it, shape (n,).
-        rows: Which of the site's rows they are, shape (rows of the site,).
+    A ``time`` is at least 0 unless ``impossible``, shape (n,); the event may have ``ended`` it,
+    (n,). ``rows`` says which of the site's rows they are, shape (rows of the site,).
     """
 
     time: FloatVector

@@ -37,11 +37,9 @@ LEAST_VARIANCE = 0.2
 class Given(NamedTuple):
     """What a test's regression takes at a site.
 
-    Attributes:
-        design: The basis of S, shape (n, k).
-        along: The number that is checked, shape (n,).
-        others: The other members of S: a number, (n, 1), or indicators of categories, (n, c - 1).
-        are_numbers: Which of the others are numbers.
+    The ``design`` is the basis of S, (n, k), and ``along`` the number that is checked, (n,).
+    ``others`` are the other members of S: a number, (n, 1), or indicators of categories, (n, c -
+    1).
     """
 
     design: FloatMatrix

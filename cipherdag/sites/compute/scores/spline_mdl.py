@@ -31,10 +31,8 @@ CHUNK_ELEMENTS = 1 << 16
 class SplineMdl:
     """Computes description lengths of variables given their parents by splines of degree 2.
 
-    Rows with a NaN are left out, columns standardised; noise is in nats.
-
-    Raises:
-        TooFewRowsError: Fewer than ten complete rows.
+    Rows with a NaN are left out, columns standardised; noise is in nats. TooFewRowsError where
+    fewer than ten rows are complete.
     """
 
     def __init__(
