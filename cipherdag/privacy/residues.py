@@ -1,15 +1,14 @@
 """Vectors of residues, and whole numbers too large for one residue as several (RNS).
 
 A whole number x with ``2 * |x| < m_0 * m_1 * ...`` is given by its residues modulo the pairwise
-coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means adding residues. Unlike
-digits with carries, the residues of a sum say nothing beyond the sum.
-
-Every modulus is at most 2**56, so that all arithmetic stays inside 64-bit words.
+coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means adding residues. The
+residues of a sum say nothing beyond the sum. Every modulus is at most 2**56, so that all arithmetic
+stays inside 64-bit words.
 
 Several small sums share a word (`Packing`), as digits of a base that no sum over the cohort
 reaches. A site's number is x with -b <= x <= b, or 0 <= x <= b, and n sites answer. So x + b, or x,
-is a digit of any base above 2 n b, or n b, and so is the sum of all sites' digits: adding words
-adds digits, and nothing is carried. The digits of a sum of words say no more than the sums.
+is a digit of any base above 2 n b, or n b, and so is the sum of all sites' digits: nothing is
+carried.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """A coordinator writes a session down: its journal, and digests of the replies that it received.
 
 So a crash loses no round and repeats none, and each site's ledger can be held against the digests.
-A journal holds public parameters and sums only. After a crash the run goes on from it: finished
-rounds are not asked again, and an unfinished one is asked again by the same bytes, to which the
-sites give the same replies. So no question gets another digest by a crash; only a round that was
-given up is asked again, under the next number.
+After a crash finished rounds are not asked again, and an unfinished one is asked again by the same
+bytes, to which the sites give the same replies; only a round that was given up is asked again under
+the next number.
 
 Leaks:
     Whoever reads the digests learns who answered what, and how long; whoever reads the journal

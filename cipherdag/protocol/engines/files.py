@@ -1,10 +1,9 @@
 """The files engine: every message to a site is a file, and so is every reply.
 
 Each site has a folder in the share, with one for what goes to it and one for what comes back
-(`folder`). There is no server and no open port: both ends look into the folder. What the share does
-not bring, such as while it is not mounted, is waited for until the step's time is over. A site's
-end runs within the site's own process: nothing listens, nothing connects, and what lies in the
-folder is read only where the coordinator sealed it.
+(`folder`). There is no server and no open port: both ends look into the folder, and read what the
+other sealed. What the share does not bring is waited for until the step's time is over. A site's
+end runs within the site's own process.
 
 Leaks:
     As `folder`: to whoever reads the share, numbers, times and lengths of messages, sites' names.

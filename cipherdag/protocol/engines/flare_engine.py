@@ -10,7 +10,6 @@ Leaks:
 
 import contextlib
 import logging
-import os
 import secrets
 import shutil
 import socket
@@ -26,6 +25,7 @@ from typing import Self
 
 from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError, writing
 from cipherdag.privacy.wire import MAX_OPERATION_BYTES, Body, decode, encode
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import FRAME_BYTES
 from cipherdag.protocol.engines.engine import Handler, SiteFailure
 
@@ -58,9 +58,7 @@ class LocalSocket:
             )
         with writing(self._address):
             self._address.unlink(missing_ok=True)
-            descriptor = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(f"{self._private / 'socket'}\n{self._token.hex()}\n")
+        write_whole(self._address, f"{self._private / 'socket'}\n{self._token.hex()}\n")
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
         return self

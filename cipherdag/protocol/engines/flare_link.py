@@ -3,8 +3,7 @@
 FLARE's lowest layer (F3: `Communicator`, SFM) connects, connects again, and names each end. Its
 cells, jobs, deployments and commands are not started, so no frame can ask for them. Of what
 arrives, FLARE decodes its own handshake (msgpack); everything else goes to one receiver as bytes.
-FLARE leaves two things to its users that this module adds: who may speak is decided by the
-certificate alone, and connections that show none are few and short.
+Who may speak is decided here, by the certificate alone.
 
 Leaks:
     Whoever sees the network learns addresses, times and lengths; a peer also the other's name.

@@ -8,7 +8,7 @@ rows in the same way, in whichever run, give an attacker one equation and not ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import BoundExceededError, MalformedMessageError, MixedTypesError
-from cipherdag.graphs.dags import Dag, Family
+from cipherdag.graphs.dags import Dag
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -65,11 +65,12 @@ class _Learnt:
 
         return view.remember("regrets", spec, learn, most=MOST_SPECIFICATIONS)
 
-    def family_regrets(self, families: Sequence[Family], grid_bits: int) -> IndexArray:
+    def regrets(self, question: FamilyRegrets | FamilyRegretExceeds) -> IndexArray:
         """Regret of every family on the grid, shape (F,)."""
+        families = question.family_list()
         scores = self.scores.evaluate(families)
         best = self.scores.evaluate([(v, self.graph[v]) for v, _ in families])
-        return on_grid(scores - best, grid_bits, self.scores.disclosed_bits)
+        return on_grid(scores - best, question.grid_bits, self.scores.disclosed_bits)
 
     def graph_regrets(self, question: GraphRegretExceeds) -> IndexArray:
         """Regret of every graph on the grid, shape (K,): R_i of Eq. 2."""
@@ -94,21 +95,20 @@ def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
 
     MixedTypesError where the score does not fit the columns' types, else raises as `on_grid`.
     """
-    learnt = _Learnt.under(question.spec, view)
-    grid = learnt.family_regrets(question.family_list(), question.grid_bits)
+    grid = _Learnt.under(question.spec, view).regrets(question)
     return np.ldexp(grid.astype(np.float64), -question.grid_bits)
 
 
 @answers(FamilyRegretExceeds)
-def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> FloatVector:
-    learnt = _Learnt.under(question.spec, view)
-    grid = learnt.family_regrets(question.family_list(), question.grid_bits)
-    return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
-
-
 @answers(GraphRegretExceeds)
-def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
-    grid = _Learnt.under(question.spec, view).graph_regrets(question)
+def regret_exceeds(
+    question: FamilyRegretExceeds | GraphRegretExceeds, view: SiteView
+) -> FloatVector:
+    learnt = _Learnt.under(question.spec, view)
+    if isinstance(question, GraphRegretExceeds):
+        grid = learnt.graph_regrets(question)
+    else:
+        grid = learnt.regrets(question)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
 
 

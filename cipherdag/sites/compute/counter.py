@@ -90,12 +90,8 @@ class DiscreteColumns:
             rows[start : start + chunk] = host(_popcount(words).sum(axis=1))
         return rows
 
-    def complete_codes(self, positions: IndexArray) -> IndexArray:
-        """Returns the codes of the rows without a missing value among some variables, (n', k)."""
-        return self.codes_and_rows(positions)[0]
-
     def codes_and_rows(self, positions: IndexArray) -> tuple[IndexArray, BoolVector]:
-        """Returns `complete_codes`, and which rows they are of, shape (n,)."""
+        """Returns the codes, (n', k), of rows that miss none of some variables, and which, (n,)."""
         codes = host(self._columns[like(positions, self._columns)]).T
         complete: BoolVector = np.asarray((codes >= 0).all(axis=1))
         return codes[complete].astype(np.int64), complete

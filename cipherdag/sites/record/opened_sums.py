@@ -1,12 +1,11 @@
 """Whose answers the sums cover that a site helped to open, over all runs, and the bits it found.
 
-Two sums of nearly the same question over cohorts that differ in one site show that site's answer
-by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
-a run takes place again, and opens sums, over the same sites, or over sites that differ in enough
-of them: a difference of two sums is itself a sum over the sites in which they differ (privacy.md,
-section 5, differencing). What was asked does not count: that two questions are nearly the same is
-not for a site to judge. Counts in units have the same unit for good: floors by two units tell
-several times as many small counts exactly.
+Two sums of nearly the same question over cohorts that differ in one site show that site's answer by
+subtraction, whatever protected each of them (privacy.md, section 5). A session cannot see this, so
+the site remembers: a run opens sums over the same sites again, or over sites that differ in enough
+of them. What was asked does not count: that two questions are nearly the same is not for a site to
+judge. Counts in units have the same unit for good: floors by two units tell several times as many
+small counts exactly.
 """
 
 from collections.abc import Iterable

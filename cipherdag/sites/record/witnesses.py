@@ -1,13 +1,11 @@
 """What a site remembers of other sites: their ledgers, and what they committed to.
 
-So a lost end of a ledger is noticed, and no site commits to a second number of a cohort whose roles
-would please it more.
-
 A folder that was restored from an older backup does not say what it lacks: the runs since, and with
 them the counts of ``max_runs`` and the sums that the rule on differences compares. The other sites
 can say it. In the set-up of each run every site shows the last record of its ledger, and tells some
-others which record of theirs it saw last, with their own signature. A site that does not have a
-record which it signed was restored, or a copy of its folder took part in its place.
+others which record of theirs it saw last, with their own signature. A site without a record that it
+signed was restored, or a copy of its folder took part. Nor does a site commit to a second number of
+a cohort whose roles would please it more.
 
 Leaks:
     Every site of a run sees the hash of the last record of each other site's ledger, and its

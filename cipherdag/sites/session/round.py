@@ -3,7 +3,6 @@
 The record recalls bits of earlier runs, counts new ones against the budget, and keeps them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import lt
 
@@ -73,18 +72,15 @@ class Coverage:
 
         Every site leaves out the same parts, since all go by the plan; see `check`.
         """
-        return np.concatenate([np.zeros(0), *self._suppressed(question, answer, n_sites)])
-
-    def _suppressed(
-        self, question: Question, answer: FloatVector, n_sites: int
-    ) -> Iterator[FloatVector]:
+        parts = [np.zeros(0)]
         for part, values in question.split(answer):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Suppressed):
                 left = self._counts[self._key(part, inner.question)].left(n_sites)
-                yield inner.without(values, left < self.planned)
+                parts.append(inner.without(values, left < self.planned))
             else:
-                yield values
+                parts.append(values)
+        return np.concatenate(parts)
 
     def _too_few(self, inner: Suppressed, counted: Counted, n_sites: int) -> bool:
         left, enough = counted.left(n_sites), inner.enough_array()

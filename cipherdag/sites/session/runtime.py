@@ -1,12 +1,11 @@
 """A site's runtime: bytes in, bytes out, and every rule checked before anything leaves.
 
 A message goes one way: it is opened once and admitted (`admission`), and answered here; only then
-is the answer protected, recorded in the ledger and sent. For every reply that leaves there is one
-record in the ledger, whatever it is; else nothing leaves.
+is the answer protected, recorded in the ledger and sent. A reply without a record does not leave.
 
-The keys of a session are held in memory. They are gone with this object, at the end of the run, or
-once the next plan is admitted. A run survives a restart of its coordinator, since a message that
-repeats the last one gets the same bytes. It survives a restart of the site only by `take_up`.
+The keys of a session are held in memory, until the run ends or the next plan is admitted. A run
+survives a restart of its coordinator, since a message that repeats the last one gets the same
+bytes. It survives a restart of the site only by `take_up`.
 
 Leaks:
     Its replies, and that it refuses: a refusal in a round is always the same, so that it answers no

@@ -240,24 +240,17 @@ class KeptSite:
         if said.signed and not repeats and said.session in {held, site.session} - {b""}:
             answered = Answered(said.operation, message, tuple(draws), reply)
             try:
-                self._write_down(
-                    self._log, answered, begun=held != site.session, ended=not site.session
-                )
+                if not site.session:
+                    self._log.end(self._read, answered)
+                    return reply
+                if held != site.session:
+                    self._log.begin(self._read)
+                self._log.add(answered)
             except OutputError as error:
                 log.error("nothing leaves, and the run is lost: %s", error)  # noqa: TRY400
                 self._forget(b"")
                 return b""
         return reply
-
-    def _write_down(
-        self, session_log: SessionLog, answered: Answered, *, begun: bool, ended: bool
-    ) -> None:
-        if ended:
-            session_log.end(self._read, answered)
-            return
-        if begun:
-            session_log.begin(self._read)
-        session_log.add(answered)
 
     def _take_up(self, session_log: SessionLog) -> None:
         """Hold the keys of the run that was under way, if nothing changed since it began."""

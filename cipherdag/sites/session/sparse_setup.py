@@ -1,13 +1,10 @@
 """A site's side of a set-up with a sparse key graph, which is drawn at random.
 
-Four exchanges: every site signs an offer of fresh keys and a commitment; once it has seen all of
-them it reveals the number that it committed to; all numbers together give the graph, and each site
-agrees on a key with its neighbours alone; every site then proves that its schema is the same.
-Nobody knows the graph before all keys are fixed. Every set-up of the same sites uses the same
-numbers, so nobody gets another draw.
-
-The first site also agrees on a key with every other one, to seal what all sites share, and so does
-every site that has a role in secure tests; keys that nothing needs any more are then forgotten.
+Every site signs an offer of fresh keys and a commitment; once it has seen all of them it reveals
+the number that it committed to; all numbers together give the graph, and each site agrees on a key
+with its neighbours alone; every site then proves that its schema is the same. Nobody knows the
+graph before all keys are fixed, and every set-up of the same sites uses the same numbers. The first
+site, and every one with a role in secure tests, also agrees on a key with every other one.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, equality of schemas and the number of

@@ -4,14 +4,11 @@ In ``site.toml`` the table ``[source]`` says it of the site's data; for a comman
 says it, which stands wherever a data file can stand:
 
     file = "patients.csv"
-    delimiter = ";"
-    decimal = ","
-    encoding = "cp1252"
+    delimiter = ";" decimal = ","
 
-Each site describes its own file, so that files may differ while sites share one schema. A draft of
-a schema describes files of a name in ``[sources."patients.csv"]``. The study's notation has a
-decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31, with a time of
-the day if need be). Another one is declared; only a draft proposes one, and a person reads it.
+A draft of a schema describes files of a name in ``[sources."patients.csv"]``. The study's notation
+has a decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31, with a
+time of the day if need be). Another one is declared; a draft proposes one, and a person reads it.
 """
 
 from __future__ import annotations

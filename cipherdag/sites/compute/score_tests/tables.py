@@ -219,7 +219,7 @@ class TableScoreTests:
 
     def _sparse(self, test: IndexArray, x: int, y: int) -> Iterator[IndexArray]:
         """Tables of the configurations of S that have rows, of one test."""
-        codes = self._columns.complete_codes(test)
+        codes, _ = self._columns.codes_and_rows(test)
         stratum = np.unique(codes[:, 2:], axis=0, return_inverse=True)[1].ravel()
         most = int(stratum.max(initial=-1)) + 1
         joint = (stratum * x + codes[:, 0]) * y + codes[:, 1]
