@@ -42,10 +42,7 @@ _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError, MemoryError)
 
 
 class BfvContext(Secret):
-    """The sites' shared secret keys, one for each plaintext prime.
-
-    One site makes it with `generate` and seals `secret_bytes` for the others.
-    """
+    """The sites' secret keys, one for each plaintext prime: one site makes and seals them."""
 
     __slots__ = ("_contexts",)
 
@@ -94,10 +91,7 @@ class BfvContext(Secret):
         return b"".join(ciphertexts)
 
     def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
-        """Decrypt what `write` encrypted; raises ShareError where the bytes are of another form.
-
-        Bytes that were encrypted under another key decrypt to noise.
-        """
+        """Decrypt what `write` encrypted, under another key to noise; ShareError for odd bytes."""
         rows = list(_rows(lengths))
         ciphertexts = _coefficients(content, _CIPHERTEXT, len(rows))
         words = np.zeros(sum(lengths), dtype=np.uint64)

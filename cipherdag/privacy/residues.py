@@ -223,10 +223,7 @@ def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> Wor
 def unpack(
     words: WordVector, packings: Sequence[Packing], modulus: int, n_sites: int
 ) -> WordVector:
-    """The sums of all numbers over that many sites, residues.
-
-    AggregateRangeError, which names the segment, where a word has more than its digits.
-    """
+    """The sums over that many sites; AggregateRangeError names where a word has more."""
     parts = np.split(words, np.cumsum([packing.words for packing in packings]))
     values = parts[-1:]
     for segment, (packing, part) in enumerate(zip(packings, parts, strict=False)):

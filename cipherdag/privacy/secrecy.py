@@ -39,10 +39,7 @@ def open_to_others(mode: int) -> bool:
 
 
 def leave_no_core() -> None:
-    """Let a crash of this process, or of one that it starts, write no memory to a disk.
-
-    It does nothing where the platform knows no such limit.
-    """
+    """Let a crash of this process and those it starts leave no memory on a disk, if possible."""
     with suppress(ImportError):
         import resource
 

@@ -256,19 +256,13 @@ class CoordinatorAggregation:
         carrier.check(share, plane_lengths(declaration, carrier.moduli))
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """Add the shares of all sites asked, given by position.
-
-        ShareError where one is missing, of a site that was not asked, or as `check`.
-        """
+        """Add the shares of all sites asked; ShareError if one is missing, or as `check`."""
         require_all(shares, declaration)
         carrier = self._carrier
         return carrier.add(shares, plane_lengths(declaration, carrier.moduli))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The seed of a site that left, from the pieces that others recovered.
-
-        Empty where nothing is masked: the sum needs no seed then.
-        """
+        """The seed of a site that left, from others' pieces; empty where nothing is masked."""
         return rebuild_seed(pieces, declaration) if self._masked else b""
 
     def open(

@@ -74,10 +74,7 @@ class Replay(Generic[Outcome]):
             return self._question
 
     def go_past(self, earlier: Sequence[EarlierSum]) -> tuple[OpenedSum, ...]:
-        """Feed the generator earlier sums, oldest first; the question after them becomes step 1.
-
-        OutputError where the program asks other questions than the earlier ones.
-        """
+        """Feed earlier sums, oldest first, before step 1; OutputError for other questions."""
         opened: list[OpenedSum] = []
         question = self.advance(1, None) if earlier else None
         for step, (content, sums, n_sites) in enumerate(earlier, start=2):

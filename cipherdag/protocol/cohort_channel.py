@@ -150,10 +150,7 @@ class CohortChannel:
 
 
 def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
-    """The error that a site's refusal names, as this side's own exception.
-
-    A text that is too long, or that would steer the terminal it is shown on, is left out.
-    """
+    """A site's refusal as an error here, without a text that is long or steers a terminal."""
     kind = getattr(errors, refusal.error, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)

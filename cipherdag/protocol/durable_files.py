@@ -30,10 +30,7 @@ def make_folder(path: Path) -> None:
 
 
 def append(path: Path, lines: bytes) -> None:
-    """Append lines to a file, made with mode 0600 where there is none, and see them to the disk.
-
-    OutputError where that fails, as on a full disk; the file ends where it ended before.
-    """
+    """Append lines to a file of mode 0600, on the disk whole or, with an OutputError, not."""
     with writing(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         with os.fdopen(descriptor, "ab", buffering=0) as file:

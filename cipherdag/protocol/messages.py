@@ -242,10 +242,7 @@ def open_envelope(
 
 
 def read_envelope(message: bytes, topic: str | None = None) -> Envelope:
-    """Decode an envelope without trusting it: only length, form and version are checked.
-
-    The longest message allowed is that of its topic, or of any topic where it is None.
-    """
+    """Decode an envelope, untrusted: length by topic, form and version are checked."""
     short = topic is not None and topic not in LONG
     if len(message) > (SHORT_BYTES if short else MAX_MESSAGE_BYTES):
         raise MalformedMessageError("the message is longer than the limit")

@@ -55,10 +55,7 @@ from cipherdag.protocol.secure_tests import batch_of
 
 
 def check_share(share: Share, others: int) -> None:
-    """Raise ShareError unless the site sent a piece and a word for each of ``others`` sites.
-
-    These are the sites asked that share a key with it.
-    """
+    """Raise ShareError without a piece and a word for each of the sites that share a key."""
     if len(share.escrow) not in (0, others) or len(share.tags) != others:
         raise ShareError("its sealed pieces and its word are not one for every other site")
     if any(len(tag) != TAG_BYTES for tag in share.tags):
@@ -246,10 +243,7 @@ class SecureRound:
             self._relay.check(position, share.share)
 
     def learn(self, shares: Mapping[int, Share], answers: Answers) -> tuple[bytes, ...]:
-        """All lines of earlier bits, if sites sent such lines in place of their parts; else none.
-
-        MalformedMessageError or ForgedSumError where a site sent what is not signed for these rows.
-        """
+        """Lines of earlier bits that sites sent in place of parts, checked as `Answers.add`."""
         if not any(share.found for share in shares.values()):
             return ()
         for position, share in shares.items():

@@ -138,10 +138,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def key_bounds(self) -> KeyBounds | None:
-        """The bounds of a sparse key graph; None where every two sites share a key.
-
-        ParameterError where too many sites collude or may leave for any graph.
-        """
+        """The bounds of a sparse key graph; None for a complete one, ParameterError if none."""
         n_sites = len(self.cohort)
         if self.protection != SPARSE or n_sites <= COMPLETE_UP_TO:
             return None
@@ -297,10 +294,7 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
 
 
 def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a plan by which a site measured other variables than by this site's schema.
-
-    ``lacking`` are the positions that sites lack by the schema. Raises KeyAgreementError.
-    """
+    """Raise KeyAgreementError where by the plan a site lacks others than by this site's schema."""
     for member in plan.cohort:
         if member.lacking != lacking.get(member.name, ()):
             raise KeyAgreementError(

@@ -296,10 +296,7 @@ class AgreementKeys(Secret):
         )
 
     def silent(self, peers: Sequence[int], tags: Sequence[bytes], *parts: bytes) -> list[int]:
-        """The sites whose tags do not show that they stated the parts to this one.
-
-        Each comparison takes the same time wherever the tags differ.
-        """
+        """The sites whose tags do not show that they stated the parts, found in constant time."""
         expected = [
             both[:TAG_BYTES] if peer < self._index else both[TAG_BYTES:]
             for peer, both in zip(peers, self._words(peers, parts), strict=True)

@@ -121,10 +121,7 @@ def _powers(points: Elements, terms: int) -> Elements:
 
 
 def _weights(at: Elements, points: Elements) -> Elements:
-    """Lagrange weights of every point in the value at each of ``at``, shape (at, points).
-
-    ``at`` and points are distinct.
-    """
+    """Lagrange weights of distinct points in the value at each of ``at``, shape (at, points)."""
     gaps = _reduced(points[:, None] + (_ORDER - points))
     np.fill_diagonal(gaps, 1)
     far = _reduced(at[:, None] + (_ORDER - points))

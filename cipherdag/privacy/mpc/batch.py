@@ -62,10 +62,7 @@ class Roles:
 
     @classmethod
     def draw(cls, beacon: bytes, sites: Sequence[int]) -> Roles:
-        """The roles of a run over these sites, from public randomness; see above.
-
-        CohortError for fewer than two sites, ParameterError for a beacon that has not 32 bytes.
-        """
+        """A run's roles by a beacon of 32 bytes; CohortError for fewer than two sites."""
         if len(sites) < TWO_SITES:
             raise CohortError("secure tests need two sites at least")
         order = in_turn(beacon, 0, sites, min(len(sites), FEWEST_WITH_TWIN))

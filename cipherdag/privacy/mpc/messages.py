@@ -166,10 +166,7 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
 def check_signatures(
     batch: bytes, bits: bytes, dealt: bytes, signed: Iterable[tuple[bytes, bytes]]
 ) -> None:
-    """Raise ForgedSumError unless every signature over a batch's bits is its key's.
-
-    ``batch`` is the batch's digest; ``signed`` has pairs of a public key and a signature.
-    """
+    """Raise ForgedSumError unless each (key, signature) fits a batch's digest, bits and deal."""
     for public, signature in signed:
         try:
             if len(signature) != SIGNATURE_BYTES:

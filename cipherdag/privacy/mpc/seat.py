@@ -149,10 +149,7 @@ class Seat(Secret):
             return self._pass("masked sums", self._holding.mask())
 
     def square(self, request: bytes) -> bytes:
-        """`Passed` with this holder's share of D, from `Square`.
-
-        ComparisonKeyError where what was dealt was altered, or dealer and twin dealt differently.
-        """
+        """`Passed` with its share of D, from `Square`; ComparisonKeyError for another deal."""
         with self._turn("square"):
             said = self._read(request, Square)
             other = self._passed_by_other("masked sums", said.masked, self.batch.factors.n_bytes)

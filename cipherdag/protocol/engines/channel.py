@@ -84,10 +84,7 @@ class Notice(Body, frozen=True, tag="notice"):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A study's root certificate, and the certificate and key that one end uses, as PEM.
-
-    The key stands in no repr.
-    """
+    """A study's root certificate, and one end's certificate and key, as PEM; repr has no key."""
 
     root: bytes
     certificate: bytes

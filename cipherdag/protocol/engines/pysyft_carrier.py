@@ -122,10 +122,7 @@ def mirror(source: Path, target: Path) -> None:
 
 
 def log_in(email: str, token: Path) -> Any:
-    """PySyft's ``SyftboxManager`` of a Google Drive account, by its address and token's file.
-
-    SiteNotReadyError where PySyft 0.10 is not installed here, or does not log in.
-    """
+    """PySyft's manager of an account, by its token's file; or a SiteNotReadyError."""
     check_version()
     from syft.sync.login import _init_client_login
     from syft.sync.syftbox_manager import SyftboxManager

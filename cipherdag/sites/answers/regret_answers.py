@@ -189,10 +189,7 @@ def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArr
 
 
 def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
-    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
-
-    Likelihoods are exact, without a penalty, in nats or bits.
-    """
+    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal exact likelihoods have equal noise."""
     rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
     _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
     return LOGLIK_NOISE_NATS * drawn

@@ -39,10 +39,7 @@ FEWEST_SHARED = 1 << 17
 
 
 def resolve_device(name: str) -> Device:
-    """The device of this name; ``auto`` is CUDA where there is one, the CPU otherwise.
-
-    ParameterError for an unknown name, or a CUDA device that this machine does not have.
-    """
+    """The device of a name, CUDA before the CPU for ``auto``; ParameterError if it is not there."""
     if name == PROCESSOR or (name == "auto" and not _has_driver()):
         return PROCESSOR
     import torch

@@ -97,10 +97,7 @@ def has_levels(column: FloatVector, categories: int) -> bool:
 
 
 def smallest_cell(columns: Iterable[FloatVector], patients: IndexArray | None = None) -> int:
-    """The smallest nonzero count of rows, or of patients, in the joint table of columns.
-
-    0 without any row or column.
-    """
+    """The smallest nonzero count of rows, or of patients, in the joint table of columns; or 0."""
     cell: IndexArray | None = None
     for column in columns:
         _, level = np.unique(column, return_inverse=True)

@@ -247,10 +247,7 @@ class Ledger:
         digest: bytes = b"",
         question: str = "",
     ) -> Release:
-        """Record what is about to leave; it is on disk before it leaves.
-
-        OutputError where the file cannot be written; then nothing may leave.
-        """
+        """Record what is about to leave, on disk; on an OutputError nothing may leave."""
         release = Release(
             line=len(self._lines) + 1,
             time=self._clock().isoformat(timespec="milliseconds"),

@@ -161,10 +161,7 @@ class OpenedSums:
     def write(
         self, session: bytes, sites: Iterable[str], groups: Groups = (), *, unit: int = 0
     ) -> None:
-        """Record a sum that is about to be opened; it is on disk before anything leaves.
-
-        OutputError where the file cannot be written; then nothing may leave.
-        """
+        """Record a sum before it is opened, on disk; on an OutputError nothing may leave."""
         covered = tuple(sorted(sites))
         ours = (done for done in self._sums if done.session == session.hex())
         if any(done.sites == covered and unit in (0, done.unit) for done in ours):
@@ -179,10 +176,7 @@ class OpenedSums:
         self._sums.append(done)
 
     def check_complete(self, releases: Iterable[Release]) -> None:
-        """Refuse to go on where the ledger holds openings that this record does not.
-
-        SiteNotReadyError: the record was cut, or put back to an older state.
-        """
+        """Raise SiteNotReadyError where the ledger holds openings that this record lacks."""
         recorded = {done.session for done in self._sums}
         opened = {release.session for release in releases if release.kind == "mask-seeds"}
         if not opened <= recorded:
@@ -213,11 +207,7 @@ class AskedBits:
         self._path = path
 
     def of(self, context: Context) -> Answers:
-        """What runs before this one found about these rows.
-
-        SiteNotReadyError where the file cannot be read, ForgedSumError where it holds two answers
-        to one question.
-        """
+        """Earlier runs' bits of these rows; SiteNotReadyError, ForgedSumError for two answers."""
         answers = Answers(context)
         unread = SiteNotReadyError(
             f"{self._path.name} cannot be read, so what was asked before is not known",
@@ -229,8 +219,5 @@ class AskedBits:
         return answers
 
     def write(self, context: Context, line: Line) -> None:
-        """Record bits before they leave, or once both holders signed them.
-
-        OutputError where the file cannot be written; then nothing may leave.
-        """
+        """Record bits that are signed; on an OutputError nothing may leave."""
         append_entries(self._path, AskedLine(context.digest, line))

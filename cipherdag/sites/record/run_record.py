@@ -156,10 +156,7 @@ class SessionLog:
             self.path.unlink(missing_ok=True)
 
     def read(self) -> tuple[Stamps, list[Answered]]:
-        """The files' times and sizes, and all answers; none where no run was begun.
-
-        SiteNotReadyError where the file is not what this site wrote.
-        """
+        """The files' times and sizes, and all answers; SiteNotReadyError if damaged."""
         damaged = SiteNotReadyError(f"{self.path.name} is damaged")
         entries = read_entries(self.path, Opened | Answered, damaged)
         files = [entry.files for entry in entries if isinstance(entry, Opened)]

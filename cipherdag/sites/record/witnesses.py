@@ -65,10 +65,7 @@ class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Witness:
-    """One site's memory of the others' ledgers, and of what they showed of its own.
-
-    It is written at ``path``, and commitments in `COMMITTED_FILE` there.
-    """
+    """One site's memory, at ``path``, of the others' ledgers and of what they showed of its own."""
 
     path: Path
     site: str
@@ -112,10 +109,7 @@ class Witness:
             raise LostRecordsError(LOST)
 
     def remember(self, cohort: Sequence[Member], shown: Sequence[bytes]) -> None:
-        """Keep the last records that the sites of a cohort show.
-
-        KeyAgreementError where a site shows a record that it did not sign.
-        """
+        """Keep the last records that sites show; KeyAgreementError for one that is not signed."""
         lines = dict(self._read())
         for member, record in zip(cohort, shown, strict=True):
             if not record or member.name == self.site:

@@ -286,10 +286,7 @@ class Handshake(SetUp):
     state = State.OFFERED
 
     def seals(self, offers: Offers) -> Seals:
-        """Keys with every later site, and from the first site what all sites share.
-
-        Raises as `_opened_offers`.
-        """
+        """Keys with every later site, and all that is shared; raises as `_opened_offers`."""
         self._offers, self._transcript = self._opened_offers(offers.envelopes)
         self.state = State.SEALED
         ciphertexts = tuple(

@@ -60,10 +60,7 @@ def read_relayed(
 def read_sum(
     previous: bytes, declared: Declaration, aggregation: SiteAggregation
 ) -> tuple[bytes, FloatVector]:
-    """Checks the sum that was opened, and reads its numbers.
-
-    MalformedMessageError where it is cut short or too long; else as `SiteAggregation.accept`.
-    """
+    """Checks and reads the sum that was opened; as `unpack` and `SiteAggregation.accept` raise."""
     opened = unpack(previous, aggregation.sum_bytes(declared))
     return opened, aggregation.accept(opened, declared)
 

@@ -209,10 +209,7 @@ class Rounds:
         return Share(current.declared.digest, share, (), (), found)
 
     def result(self, finish: Finish) -> bytes:
-        """The digest of the run's result; empty where the coordinator ended it before its end.
-
-        ForgedSumError where the last sum is not that of the sites' answers.
-        """
+        """The digest of the result, empty before the end; ForgedSumError for a wrong last sum."""
         recall = None if self._current is None else self._current.recall
         all_known = recall is not None and recall.rest is None
         verdicts = self.state == State.SECURE and (finish.previous or all_known)
@@ -287,10 +284,7 @@ class Rounds:
         return opened, current.recall.values(bits)
 
     def unmask(self, request: Unmask) -> Unmasked:
-        """Release the seed that the sum needs.
-
-        InconsistentQuestionError where another site was not asked this question of these sites.
-        """
+        """Release the sum's seed; InconsistentQuestionError if another site was asked otherwise."""
         current = self.round_of(request)
         self._check_tags(current.declared, request.tags)
         seed = self.keys.aggregation.unmask(current.declared)
@@ -318,10 +312,7 @@ class Rounds:
         return Recovered(digest=request.digest, piece=piece)
 
     def open(self, request: Open) -> Opened:
-        """Open the sum under homomorphic encryption; it is over the sites asked, and opened once.
-
-        Else OpeningRefusedError.
-        """
+        """Open the sum, over the sites asked and once, under encryption; or OpeningRefusedError."""
         current = self.round_of(request)
         if len(request.seeds) != len(current.declared.sites):
             raise OpeningRefusedError("the seed of a site is missing")

@@ -155,10 +155,7 @@ def open_stata(path: Path, _description: FileDescription) -> Iterator[RawTable]:
 
 @contextmanager
 def open_parquet(path: Path, _description: FileDescription) -> Iterator[RawTable]:
-    """Open a Parquet file; the rows are read in blocks while the context lasts.
-
-    The index that pandas saves without a name is left out.
-    """
+    """Open a Parquet file, read in blocks, without an index that pandas saved without a name."""
     try:
         import pyarrow.parquet as pq
     except ImportError as error:

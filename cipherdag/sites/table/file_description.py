@@ -277,10 +277,7 @@ class DescribedFile:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """The file that a ``.toml`` describes; None where it names no file.
-
-        UnreadableDataError where a key is unknown or a value not valid.
-        """
+        """The file that a ``.toml`` describes, or None; UnreadableDataError for an odd key."""
         try:
             with path.open("rb") as opened:
                 table = parse(opened.read(_MAX_BYTES))

@@ -203,10 +203,7 @@ def parse_number(text: str) -> float | None:
 def parse_numbers(
     texts: Sequence[str], missing: AbstractSet[str]
 ) -> tuple[NDArray[np.float64], int]:
-    """The numbers of n cells, NaN where one is missing, and the first that is none, or -1.
-
-    The texts in ``missing`` are trimmed; "" is always a missing value.
-    """
+    """The numbers of n cells, NaN for  and trimmed ``missing``; the first that is none, or -1."""
     present = [text != "" and text not in missing for text in texts]
     cells = [text for text, there in zip(texts, present, strict=True) if there]
     try:

@@ -223,10 +223,7 @@ class Schema:
         return replace(self, columns=columns)
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
-        """A copy in which these columns, and no others, are marked as labels.
-
-        SchemaError where one does not take part in the study, or this is one name alone.
-        """
+        """A copy with just these labels; SchemaError if one takes no part, or for one text."""
         if isinstance(labels, str):
             raise SchemaError(
                 "the labels are one text, and have to be several names",

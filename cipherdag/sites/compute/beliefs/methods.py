@@ -102,10 +102,7 @@ class Penalty:
 
 
 class Dcdi:
-    """Learns edge probabilities from one site's data by DCDI.
-
-    Training takes epochs times fit_steps steps, whatever graph_steps and graphs are.
-    """
+    """Learns edge probabilities from one site's data by DCDI, in epochs times fit_steps steps."""
 
     def __init__(
         self,

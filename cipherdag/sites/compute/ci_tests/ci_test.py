@@ -169,11 +169,7 @@ def ci_test_class(name: str) -> type[CachedCITest]:
 
 
 def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:
-    """Brings a batch of tests into canonical form.
-
-    ParameterError where shapes or types do not fit, a position is out of range, or a variable
-    occurs twice in one test.
-    """
+    """A batch of tests in canonical form; ParameterError for odd shapes, positions or repeats."""
     x, y, given = (_positions(array, n_variables) for array in (x, y, given))
     if x.ndim != 1 or y.shape != x.shape or given.ndim != 2 or len(given) != len(x):  # noqa: PLR2004
         raise ParameterError("x and y must have shape (B,) and given must have shape (B, l)")
@@ -198,11 +194,7 @@ def _positions(values: IndexArray, n_variables: int) -> IndexArray:
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:
-    """Refuses a matrix that no test of continuous data takes.
-
-    ParameterError where it is no float64 matrix with a row and a column, NotNumericError where a
-    value is infinite.
-    """
+    """Raise ParameterError for no float64 matrix with entries, NotNumericError for infinities."""
     if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
         raise ParameterError("values must be a float64 matrix with at least one row and column")
     if np.isinf(values).any():

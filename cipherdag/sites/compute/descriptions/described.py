@@ -79,10 +79,7 @@ class DescribedColumns:
         return np.concatenate([_counts(question, present), tells], dtype=np.float64)
 
     def totals(self, question: ValueCounts) -> IndexArray:
-        """Exact counts, shape (n_counts,), of which only whole units of totals are disclosed.
-
-        Raises MalformedMessageError as `answer`.
-        """
+        """Exact counts, shape (n_counts,), only disclosed in whole units; raises as `answer`."""
         self._check(question)
         present = [self._present(v) for v in range(len(self._categories))]
         values = [len(present[v]) for v in question.counted]

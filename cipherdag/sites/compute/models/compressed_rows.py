@@ -107,10 +107,7 @@ class CompressedRows:
         return self._columns[variable]
 
     def moments(self, numbers: Sequence[int]) -> FloatMatrix:
-        """Sums of products of every two of 1, x1, ..., xk, shape (groups, q).
-
-        In the order 1, x1, ..., xk, x1 x1, x1 x2, ..., xk xk.
-        """
+        """Sums of products of every two of 1, x1, ..., xk, (groups, q): 1, x1, ..., x1 x1, ..."""
         named: list[int | None] = [None, *numbers]
         pairs = combinations_with_replacement(named, 2)
         return np.column_stack([self._sums_of(*pair) for pair in pairs])

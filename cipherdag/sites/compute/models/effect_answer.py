@@ -77,10 +77,7 @@ def _per_site(
     answer: Callable[[EffectSums], FloatVector],
     blur: CellKeys | None,
 ) -> FloatVector:
-    """The answer to the stage `PerSite`: the same estimation over the one site.
-
-    Zeros where its rows alone do not determine the models.
-    """
+    """The answer to `PerSite`, the same over one site; zeros if its rows determine too little."""
     scope = msgspec.structs.replace(question, stage=Contribution())
     facts = Facts(len(question.categories), 1)
     alone = Estimation(scope, facts, reference, leave_out=False, between=False)

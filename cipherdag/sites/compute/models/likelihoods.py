@@ -36,10 +36,7 @@ SAFE_LOGIT = 64.0
 
 
 def by_pieces(left: Array, right: Array) -> Array:
-    """``left @ right.T`` of shapes (a, n) and (b, n), added up over pieces of the n rows.
-
-    On a card it is one product.
-    """
+    """``left @ right.T`` of shapes (a, n) and (b, n), on a processor over pieces of the n rows."""
     if not isinstance(left, np.ndarray):
         return left @ right.T
     whole = left.shape[1] // PIECE_ROWS * PIECE_ROWS
@@ -51,10 +48,7 @@ def by_pieces(left: Array, right: Array) -> Array:
 
 
 def linear_parts(coefficients: Array, columns: Array) -> Array:
-    """``coefficients @ columns`` of shapes (c, d) and (d, n), made piece by piece.
-
-    On a card it is one product.
-    """
+    """``coefficients @ columns`` of shapes (c, d) and (d, n), on a processor piece by piece."""
     if not isinstance(columns, np.ndarray):
         return coefficients @ columns
     whole = columns.shape[1] // PIECE_ROWS * PIECE_ROWS
