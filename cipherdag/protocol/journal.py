@@ -52,10 +52,7 @@ class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
-    """A round ended without a sum: which sites go on, by position, and who left since the last one.
-
-    ``known`` are bits of its question that sites had found before, for the next round.
-    """
+    """A round without a sum: who goes on, who left since the last, and bits found before."""
 
     number: int
     present: tuple[int, ...]

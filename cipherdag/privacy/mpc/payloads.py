@@ -65,10 +65,7 @@ class BlockHash:
     def __call__(
         self, first: WordMatrix, second: WordMatrix, tweaks: Sequence[WordMatrix | np.uint64]
     ) -> Blocks:
-        """The hash of every block with every tweak, shape (tweaks, ..., 2).
-
-        ``first`` and ``second`` are the blocks' words; a tweak's bits are set in the first word.
-        """
+        """The hash of every block, by its words, with tweaks of the first, (tweaks, ..., 2)."""
         mixed = np.empty((len(tweaks), *first.shape, 2), dtype="<u8")
         for tweak, into in zip(tweaks, mixed, strict=True):
             np.bitwise_or(first, tweak, out=into[..., 1])

@@ -39,7 +39,6 @@ from cipherdag.privacy.mpc.messages import (
     sign_bits,
 )
 from cipherdag.privacy.mpc.sharing import (
-    Dealt,
     commitment,
     commits_to,
     deal_batch,
@@ -204,21 +203,13 @@ class Seat(Secret):
                 )
             seeds.append(content)
         dealt = deal_batch(batch, seed, seeds)
-        return self._keys_of(dealt) if self._seed else self._checks_of(dealt)
-
-    def _keys_of(self, dealt: Dealt) -> Keys:
-        first, second = (
-            self._sealed(holder, "holder seed", seed, dealt.digest)
-            for holder, seed in zip(self.batch.roles.holders, dealt.seeds, strict=True)
-        )
-        return Keys(dealt.common, (first, second))
-
-    def _checks_of(self, dealt: Dealt) -> Checks:
-        first, second = (
-            self._sealed(holder, "check", dealt.check(self.batch, which))
-            for which, holder in enumerate(self.batch.roles.holders)
-        )
-        return Checks((first, second))
+        (first, one), (second, other) = zip(roles.holders, dealt.seeds, strict=True)
+        if self._seed:
+            kind, bound = "holder seed", dealt.digest
+            sealed = self._sealed(first, kind, one, bound), self._sealed(second, kind, other, bound)
+            return Keys(dealt.common, sealed)
+        one, other = dealt.check(batch, 0), dealt.check(batch, 1)
+        return Checks((self._sealed(first, "check", one), self._sealed(second, "check", other)))
 
     def _collected(self, said: Collected, others: Sequence[int]) -> Holding:
         batch = self.batch

@@ -126,10 +126,7 @@ class LinkConnection(AioConnection):  # type: ignore[misc]
 
 
 class LinkDriver(AioTcpDriver):  # type: ignore[misc]
-    """FLARE's asynchronous TCP driver with our TLS, our proxy, and a limit on strangers.
-
-    ``peers`` hears of what is refused. Without a ``listener`` it is the end that calls.
-    """
+    """FLARE's TCP driver with our TLS, proxy and limits; the end without a listener calls."""
 
     def __init__(
         self, context: ssl.SSLContext, peers: Peers, listener: socket.socket | None = None

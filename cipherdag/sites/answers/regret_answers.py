@@ -128,10 +128,7 @@ def _scores(view: SiteView, spec: ScoreSpec) -> LocalScores:
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
-    """Round regrets to multiples of 2**-grid_bits, or of 2**-disclosed_bits if these are coarser.
-
-    BoundExceededError where one is not a number, or beyond the declared bound.
-    """
+    """Round regrets to the coarser of two grids; BoundExceededError for one beyond the bound."""
     rounded_bits = grid_bits if disclosed_bits is None else min(grid_bits, disclosed_bits)
     scaled = np.rint(np.ldexp(regrets, rounded_bits))
     if not (np.abs(scaled) <= largest_on_grid(rounded_bits)).all():

@@ -91,10 +91,7 @@ def first_met(column: NDArray[np.integer]) -> tuple[int, NDArray[np.int64]]:
 
 
 class CellKeys:
-    """Uniform pseudo-random numbers that follow from codes or numbers of rows and a site's key.
-
-    They are the same in whichever order columns and categories come.
-    """
+    """Uniform numbers that follow from a site's rows and key, whatever the columns' order."""
 
     def __init__(
         self,

@@ -194,6 +194,7 @@ class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: Line
 
 
+@dataclass(frozen=True, slots=True)
 class AskedBits:
     """The bits that a site helped to find, by its rows and the cohort: none is found again.
 
@@ -203,21 +204,20 @@ class AskedBits:
     whatever answers others change.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     def of(self, context: Context) -> Answers:
         """Earlier runs' bits of these rows; SiteNotReadyError, ForgedSumError for two answers."""
         answers = Answers(context)
         unread = SiteNotReadyError(
-            f"{self._path.name} cannot be read, so what was asked before is not known",
+            f"{self.path.name} cannot be read, so what was asked before is not known",
             remedy="Restore it: it holds which bits this site helped to find.",
         )
-        for entry in read_entries(self._path, AskedLine, unread):
+        for entry in read_entries(self.path, AskedLine, unread):
             if entry.about == context.digest and entry.line.run != context.run:
                 answers.hold(entry.line)
         return answers
 
     def write(self, context: Context, line: Line) -> None:
         """Record bits that are signed; on an OutputError nothing may leave."""
-        append_entries(self._path, AskedLine(context.digest, line))
+        append_entries(self.path, AskedLine(context.digest, line))

@@ -39,11 +39,11 @@ class CheckedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return np.frombuffer(self.values, dtype="<f8").astype(np.float64)
 
 
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The record of one run, in ``runs/SESSION`` of the site; OutputError if it is not written."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def begin(self, plan: Plan) -> None:
         """Write the plan, before anything is asked of it."""

@@ -118,10 +118,7 @@ def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incom
 
 @dataclass(slots=True)
 class SiteSession:
-    """The session whose keys a site holds: in its set-up, then in its rounds; or none at all.
-
-    ``repeats`` has for each operation the digest of the last message, and the reply to it.
-    """
+    """The session whose keys a site holds, if any, and by operation the last digest and reply."""
 
     session: bytes = b""
     set_up: SetUp | None = None

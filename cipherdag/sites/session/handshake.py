@@ -44,6 +44,7 @@ from cipherdag.protocol.plan import Plan, check_lacking
 from cipherdag.protocol.secure_tests import SecureTests, context_of
 from cipherdag.protocol.set_up_messages import (
     Chance,
+    DealerKeys,
     Offer,
     Offers,
     Ready,
@@ -183,11 +184,10 @@ class SetUp:
         bodies, transcript = self._read.relayed(envelopes, kind, cohort, self.plan.session, before)
         return cast("Sequence[Kind]", bodies), transcript
 
-    def _initiated(self, later: int) -> bytes:
-        """The ciphertext for a later site; its key is kept."""
-        offer = self._offers[later]
-        ciphertext, self._pair_keys[later] = agree_as_initiator(
-            self._keys, offer.x25519, offer.mlkem, self._transcript, self.index, later
+    def _initiated(self, other: int, offer: Offer | DealerKeys) -> bytes:
+        """The ciphertext for a later site, or for the coordinator; its key is kept."""
+        ciphertext, self._pair_keys[other] = agree_as_initiator(
+            self._keys, offer.x25519, offer.mlkem, self._transcript, self.index, other
         )
         return ciphertext
 
@@ -289,9 +289,8 @@ class Handshake(SetUp):
         """Keys with every later site, and all that is shared; raises as `_opened_offers`."""
         self._offers, self._transcript = self._opened_offers(offers.envelopes)
         self.state = State.SEALED
-        ciphertexts = tuple(
-            self._initiated(later) for later in range(self.index + 1, len(self._names))
-        )
+        later = range(self.index + 1, len(self._names))
+        ciphertexts = tuple(self._initiated(other, self._offers[other]) for other in later)
         seals = Seals(
             transcript=self._transcript,
             ciphertexts=ciphertexts,
@@ -308,17 +307,7 @@ class Handshake(SetUp):
         """The ciphertext for the coordinator, where it deals for two sites; its key is kept."""
         if (offers.dealer is not None) != (len(self._names) == TWO_SITES):
             raise KeyAgreementError("the coordinator deals for two sites, and for no others")
-        if offers.dealer is None:
-            return b""
-        ciphertext, self._pair_keys[COORDINATOR] = agree_as_initiator(
-            self._keys,
-            offers.dealer.x25519,
-            offers.dealer.mlkem,
-            self._transcript,
-            self.index,
-            COORDINATOR,
-        )
-        return ciphertext
+        return b"" if offers.dealer is None else self._initiated(COORDINATOR, offers.dealer)
 
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.

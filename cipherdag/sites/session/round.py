@@ -68,10 +68,7 @@ class Coverage:
                 raise PolicyRefusedError("the sites that contribute to a test are counted first")
 
     def suppress(self, question: Question, answer: FloatVector, n_sites: int) -> FloatVector:
-        """An answer, zero where too few sites may be left of those that were counted.
-
-        Every site leaves out the same parts, since all go by the plan; see `check`.
-        """
+        """An answer, zero where too few sites may be left by the plan of those counted."""
         parts = [np.zeros(0)]
         for part, values in question.split(answer):
             inner = part.question if isinstance(part, Resampled) else part

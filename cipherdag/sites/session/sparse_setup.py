@@ -46,7 +46,7 @@ class SparseSetUp(SetUp):
         """
         graph = self._drawn(chances)
         links = tuple(
-            self._initiated(other) + _word(self._pair_keys[other])
+            self._initiated(other, self._offers[other]) + _word(self._pair_keys[other])
             for other in later(graph, self._roles(), self.index)
         )
         if self.index:

@@ -306,10 +306,7 @@ def check_approval(
 
 
 def coordinator_fingerprint(identity: bytes, root: str) -> str:
-    """One fingerprint of identity key and root certificate, 32 pairs, to be read aloud.
-
-    MalformedMessageError where the root's own fingerprint is not 64 hexadecimal digits.
-    """
+    """A fingerprint of key and root, 32 pairs; MalformedMessageError for a root that is none."""
     try:
         certificate = bytes.fromhex(root)
     except ValueError:

@@ -190,10 +190,7 @@ def is_plain_number(value: str) -> bool:
 
 
 def parse_number(text: str) -> float | None:
-    """The finite number that a trimmed text writes in ASCII digits, or None.
-
-    Stricter than ``float``: no "nan", "inf", "1_000", "1e999" or digits of other scripts.
-    """
+    """The finite number of a trimmed text in ASCII digits, or None; stricter than ``float``."""
     if _NUMBER.fullmatch(text) is None:
         return None
     number = float(text)

@@ -124,13 +124,7 @@ class Dcdi:
         self._regime_of, self._counts = _by_row(regimes, perfect=perfect)
         self._source = torch.repeat_interleave(torch.arange(p, device=device), regimes.widths)
         self._networks = Networks(
-            len(self._whose),
-            regimes.n_features,
-            training.hidden,
-            regimes.n_outputs(density),
-            spread=2.0 / math.sqrt(p),
-            device=device,
-            generator=generator,
+            regimes, training.hidden, generator, number=len(self._whose), density=density
         )
         self._log_sd = torch.zeros((len(self._whose), 1, 1), device=device, requires_grad=True)
         weights = [*self._networks.weights, self._log_sd]

@@ -198,10 +198,7 @@ class Regimes:
         return whole.scatter_(1, self.feature_index[batch], self.feature_values[batch])
 
     def nll(self, outputs: Tensor, batch: Tensor, density: Density = NORMAL) -> Tensor:
-        """Computes negative log-likelihoods, (p, M B), of a batch of B rows repeated M times.
-
-        ``outputs`` are those of every variable's network, shape (p, M B, n_outputs).
-        """
+        """Computes negative log-likelihoods, (p, M B), of M times B rows from networks' outputs."""
         repeats = outputs.shape[1] // len(batch)
         values = self.feature_values[batch].T.repeat(1, repeats)
         numbers = torch.zeros_like(values)

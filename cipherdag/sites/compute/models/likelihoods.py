@@ -73,10 +73,7 @@ def bounded_logits(logits: Array) -> Array:
 
 
 def information(design: Array, chance: Array, rows: Array | float = 1.0) -> Array:
-    """Minus the second derivative of a multinomial log likelihood, shape (c, d, c, d).
-
-    ``chance`` is of every category but 0, shape (n, c), ``rows`` their frequency weights.
-    """
+    """Minus the second derivatives, (c, d, c, d), by chances, (n, c), and frequencies of rows."""
     count, columns = chance.shape[1], design.T
     square = full((count, len(columns), count, len(columns)), 0.0, design)
     for first in range(count):

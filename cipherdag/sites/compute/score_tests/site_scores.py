@@ -183,10 +183,7 @@ class SiteRegressions:
     def _more_of_s(
         self, model: Regression, nuisance: Array, response: Array, all_rows: int
     ) -> list[Array]:
-        """Curves of the numbers in S, and products in S, if there are rows enough, (n, ...) each.
-
-        Columns of a test whose S has no number are those of S alone.
-        """
+        """Curves and products of S, (n, ...) each, if rows are enough; none without a number."""
         *given, _ = model.predictors
         numbers = [v for v in given if not self._categories[v]]
         if not numbers:
