@@ -23,8 +23,7 @@ from cipherdag.privacy.homomorphic_mac import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, add, to_signed
 from cipherdag.privacy.secrecy import Secret, drawn
 
-MAX_SITES = 100
-"""Largest cohort that the noise budget is tested for."""
+MAX_SITES = 100  # largest cohort that the noise budget is tested for
 PLAINTEXT_MODULI: Moduli = (68719403009, 68719230977, 68719206401)
 """Plaintext primes, 1 modulo 8192, so that a ciphertext holds 4096 residues."""
 
@@ -32,8 +31,7 @@ _DEGREE = ROW_WORDS
 _PRIMES = (18014398509309953, 36028797018652673)
 """Coefficient primes, the last one for key switching: 109 bits together, which with ring degree
 4096 is 128 bits of security (Homomorphic Encryption Standard, 2018, table 1)."""
-_WIDTH = 7
-"""Bytes of a coefficient."""
+_WIDTH = 7  # bytes of a coefficient
 _CIPHERTEXT, _KEY = (_PRIMES[0],) * 2, _PRIMES
 """The primes of the polynomials of a ciphertext and of a secret key."""
 _BUDGET_BITS = 5

@@ -61,8 +61,7 @@ MOST_COMPLETE: Final = 300
 """Up to this number of sites every two share a key if no sparse graph is safe enough."""
 TENTH: Final = 10
 """A sparse graph allows for one colluding site in ten at least, whatever the plan says."""
-TWENTIETH: Final = 20
-"""A sparse graph allows for one leaving site in twenty at least."""
+TWENTIETH: Final = 20  # a sparse graph allows for one leaving site in twenty at least
 _SURE: Final = 2.0**-FAILURE_BITS
 
 

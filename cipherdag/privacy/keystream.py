@@ -20,8 +20,7 @@ from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, total, uniform
 from cipherdag.privacy.secrecy import Secret
 
-COUNTER_BYTES = 16
-"""Length of the counter that a stream starts at."""
+COUNTER_BYTES = 16  # length of the counter that a stream starts at
 CHUNK_WORDS = 1 << 18
 """Words of all streams together masked at a time, so that they stay in the processor's cache."""
 

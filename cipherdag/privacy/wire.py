@@ -40,8 +40,7 @@ def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyTy
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 """Limit of one message to a site, or of one reply; a longer one is refused unread."""
 
-MAX_OPERATION_BYTES: Final = 64
-"""Limit of the name of a message's operation."""
+MAX_OPERATION_BYTES: Final = 64  # limit of the name of a message's operation
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:

@@ -33,18 +33,13 @@ from cipherdag.questions.question import MOST_VISITS
 PLAN_FORMAT: Final = 1
 SESSION_BYTES: Final = 16
 NONCE_BYTES: Final = 16
-COLLUDERS: Final = 1
-"""How many sites may collude in a run that does not say otherwise."""
+COLLUDERS: Final = 1  # how many sites may collude in a run that does not say otherwise
 MIN_CONTRIBUTORS: Final = 3
 """How many sites have to contribute to a test, in a run that does not say otherwise."""
-SPARSE: Final = "masking"
-"""The protection whose keys may lie on a sparse graph."""
-LEAVING: Final = Fraction(1, 20)
-"""The share of sites that may leave a run over a sparse graph."""
-MAX_SITES: Final = 4096
-"""Most sites of a study, and so of a cohort."""
-MAX_TEXT: Final = 2000
-"""Characters of the purpose, and of the requester."""
+SPARSE: Final = "masking"  # the protection whose keys may lie on a sparse graph
+LEAVING: Final = Fraction(1, 20)  # the share of sites that may leave a run over a sparse graph
+MAX_SITES: Final = 4096  # most sites of a study, and so of a cohort
+MAX_TEXT: Final = 2000  # characters of the purpose, and of the requester
 
 Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
 """The name of a protection; a message with any other is malformed."""

@@ -194,8 +194,7 @@ list is part of every code: a change to it, even of its order, gives every party
 """
 
 
-KEY_WORDS: Final = 9
-"""Words of the code of a key that its owner made: 81 bits."""
+KEY_WORDS: Final = 9  # words of the code of a key that its owner made: 81 bits
 STUDY_WORDS: Final = 18
 """Words of the code of a study, whose maker may have chosen it for its code: 162 bits."""
 

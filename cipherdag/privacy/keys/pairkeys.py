@@ -203,8 +203,7 @@ def _check_order(i: int, j: int) -> None:
 
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
-SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES
-"""How much longer a sealed message is than what was sealed."""
+SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES  # how much longer a sealed message is than what was sealed
 
 
 class SealingKey(Secret):

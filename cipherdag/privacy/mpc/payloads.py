@@ -78,12 +78,10 @@ class BlockHash:
         return permuted.astype(np.uint64, copy=False)
 
 
-FLAGS = np.uint64(7)
-"""The bits of a block that a seed leaves free."""
+FLAGS = np.uint64(7)  # the bits of a block that a seed leaves free
 LEAF_BITS = 2
 LEAVES = 1 << LEAF_BITS
-LEVEL_WORDS = 3
-"""Words that one comparison has in a level: a block and a word."""
+LEVEL_WORDS = 3  # words that one comparison has in a level: a block and a word
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _VALUES, _LOWER, _UPPER = np.uint64(2), np.uint64(4), np.uint64(5)  # tweaks; see above

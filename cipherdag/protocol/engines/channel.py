@@ -19,8 +19,7 @@ from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body
 from cipherdag.protocol.engines.confinement import Confinement
 
 TICKET_BYTES = 16
-FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
-"""Longest frame: a message, and what stands around it."""
+FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024  # longest frame: a message, and what stands around it
 
 UNKNOWN_OPERATION = "an operation that this site does not know"
 

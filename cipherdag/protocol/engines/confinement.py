@@ -50,8 +50,7 @@ _FORBIDDEN_TO_CARRIERS = (
 file_setattr."""
 _INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, by which libc looks up names
 _FAMILIES = 64
-_MOST_WRITTEN = 1024 * 1024
-"""Bytes of the one file that a carrier still holds: what it prints."""
+_MOST_WRITTEN = 1024 * 1024  # bytes of the one file that a carrier still holds: what it prints
 _LOW_HALF = 0xFFFFFFFF
 
 NAMES_OF_HOSTS = (

@@ -40,8 +40,7 @@ from cipherdag.protocol.engines.folder import (
     Sender,
 )
 
-GREETING: Final = "greeting"
-"""An operation that every started site answers with nothing."""
+GREETING: Final = "greeting"  # an operation that every started site answers with nothing
 FIRST_PAUSE_S: Final = 0.01
 LONGEST_PAUSE_S: Final = 0.5
 REASONS: Final = {"busy": "timeout"}

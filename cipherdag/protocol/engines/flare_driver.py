@@ -25,10 +25,8 @@ from cipherdag.protocol.forward_proxy import proxy_to
 
 HANDSHAKE_S = 10.0
 HANDSHAKE_BYTES = 4096
-SHORT_BYTES = 64 * 1024
-"""Longest frame of a peer from whom no message is waited for."""
-FRAME_S = 600.0
-"""How long a frame may take to arrive once it has begun."""
+SHORT_BYTES = 64 * 1024  # longest frame of a peer from whom no message is waited for
+FRAME_S = 600.0  # how long a frame may take to arrive once it has begun
 SILENCE_S = 60.0
 """After so long without a byte the other end is gone: whoever lives sends a heartbeat sooner."""
 BUFFER_BYTES = 4 * 1024 * 1024

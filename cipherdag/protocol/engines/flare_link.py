@@ -46,8 +46,7 @@ class Again:
         return len(self._happened) == TIMES and self._clock() - self._happened[0] <= WITHIN_S
 
 
-CHANNEL = 7001
-"""Number of our channel among FLARE's applications; its own have numbers below 10."""
+CHANNEL = 7001  # number of our channel among FLARE's applications; its own have numbers below 10
 SCHEME = "satcp"
 HEARTBEAT_S = 20.0
 """Seconds without a word before a heartbeat: proxies cut what is idle for a minute."""

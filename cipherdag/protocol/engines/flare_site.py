@@ -47,8 +47,7 @@ NOT_ADMITTED = (
     "the coordinator's server closes each connection at once: was this site revoked, or is its "
     "clock wrong?"
 )
-MOST_CUT = 3
-"""Connections in a row that the server closed before it said its name."""
+MOST_CUT = 3  # connections in a row that the server closed before it said its name
 NOT_A_CALL = "bytes that are no call"
 
 

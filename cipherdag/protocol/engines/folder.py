@@ -36,8 +36,7 @@ from cipherdag.protocol.engines.channel import FRAME_BYTES
 TO_SITE: Final = "to-site"
 TO_COORDINATOR: Final = "to-coordinator"
 
-MOST_FILES: Final = 4096
-"""Most files of one folder that are looked at; two are in use."""
+MOST_FILES: Final = 4096  # most files of one folder that are looked at; two are in use
 MOST_BYTES: Final = FRAME_BYTES + SEAL_BYTES
 STALE_S: Final = 60.0
 AGAIN_S: Final = 1.0

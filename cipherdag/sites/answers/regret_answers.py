@@ -42,10 +42,8 @@ from cipherdag.sites.table.site_table import SiteTable
 
 LOGLIK_NOISE_NATS = 1.0
 """Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
-ROUNDED_BITS = 20
-"""Binary places to which likelihoods are rounded before noise is drawn from them."""
-MOST_SPECIFICATIONS = 64
-"""Scores and local algorithms of one run, with what was learnt by each."""
+ROUNDED_BITS = 20  # binary places to which likelihoods are rounded before noise is drawn from them
+MOST_SPECIFICATIONS = 64  # scores and local algorithms of one run, with what was learnt by each
 
 
 @dataclass(frozen=True, slots=True)

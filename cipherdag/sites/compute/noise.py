@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 
 BLOCK_ROWS = 2**16
-VARIANCE_JITTER = 0.1
-"""Largest relative change of a row's weight, or of a variance by one factor."""
+VARIANCE_JITTER = 0.1  # largest relative change of a row's weight, or of a variance by one factor
 
 
 @dataclass(frozen=True, slots=True, repr=False)

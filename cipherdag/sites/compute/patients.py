@@ -20,10 +20,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 
-FEWEST_LEFT = 10
-"""Fewest patients less 1 and coefficients of a site that does a test."""
-MOST_COMPARED = 32
-"""Columns of which products are compared."""
+FEWEST_LEFT = 10  # fewest patients less 1 and coefficients of a site that does a test
+MOST_COMPARED = 32  # columns of which products are compared
 
 
 class PatientSums(NamedTuple):

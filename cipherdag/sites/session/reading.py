@@ -88,5 +88,4 @@ class Reading:
     verdicts: ReadVerdicts = read_verdicts
 
 
-ALONE: Final = Reading()
-"""The functions of a site that reads and derives everything itself."""
+ALONE: Final = Reading()  # the functions of a site that reads and derives everything itself

@@ -33,8 +33,7 @@ from cipherdag.sites.table.names import (
 
 Given = TypeVar("Given")
 _COMMENT_WIDTH = 96
-PERSONS = "persons"
-"""What `Schema.rows` is where each person has one row."""
+PERSONS = "persons"  # what `Schema.rows` is where each person has one row
 _TEXTS = ("unit", "date")
 _TABLES = ("synonyms", "concepts")
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")

@@ -25,8 +25,7 @@ from cipherdag.sites.compute.device import Device
 log = logging.getLogger("cipherdag.site")
 
 LEAST_SPREAD = 1e-8  # a column of a smaller deviation is not scaled
-LEAST_BELIEF = 0.01
-"""Beliefs stay this far from 0 and 1, so that data can overcome a prior."""
+LEAST_BELIEF = 0.01  # beliefs stay this far from 0 and 1, so that data can overcome a prior
 LOG_SD_BOUND = 4.0  # of a predicted log deviation, either way
 FLOW_LAYERS, FLOW_UNITS = 2, 10  # of the deep sigmoidal flow
 

@@ -20,8 +20,7 @@ from cipherdag.questions.encodings import LARGEST_DEVIATION
 from cipherdag.sites.compute.descriptions.location_scale_hints import far_off, winsorise
 from cipherdag.sites.compute.rows import Rows
 
-STEP = 2
-"""A step in multiples of ``min_cell_size``: no step ends where a count is small."""
+STEP = 2  # a step in multiples of ``min_cell_size``: no step ends where a count is small
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from cipherdag.statistics.array_functions import Array, extremes, functions_of, 
 
 FENCE = 5.0
 FEWEST_REPEATS = 3
-FEWEST_DISTINCT = 10
-"""A column of fewer values is a list of codes."""
+FEWEST_DISTINCT = 10  # a column of fewer values is a list of codes
 
 
 def share_summands(

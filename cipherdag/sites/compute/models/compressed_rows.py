@@ -17,8 +17,7 @@ from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 
 FEWEST_IN_PIECE, MOST_IN_PIECE = 8, 512  # rows
 MOST_CELLS = 2**62  # of the joint table, whose codes are integers of 64 bits
-MOST_PATTERNS = 64
-"""Sets of variables whose patterns are remembered."""
+MOST_PATTERNS = 64  # sets of variables whose patterns are remembered
 PIECES_PER_GROUP = 4
 """Pieces of an average group, about or more, so that few rows of the last are zeros."""
 

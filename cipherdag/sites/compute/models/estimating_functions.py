@@ -45,8 +45,7 @@ from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
 
 LEAST_WEIGHT = 0.5
 """The least weight of a stratum's arm by which is divided; the weight of any row is larger."""
-LARGEST_LEVERAGE = 0.9
-"""A row's leverage is cut here: at 1 nothing would be left of its residual."""
+LARGEST_LEVERAGE = 0.9  # a row's leverage is cut here: at 1 nothing would be left of its residual
 
 
 def summed_functions(

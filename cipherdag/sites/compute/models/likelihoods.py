@@ -29,10 +29,8 @@ threads wait for each other longer than they compute, and sums depend on their n
 """
 BLOCK_ELEMENTS = 2**16
 """Elements that are computed from a block of rows; they stay in a processor's cache."""
-TOGETHER = 8
-"""Rows whose totals are multiplied, so that one logarithm is taken of all."""
-SAFE_LOGIT = 64.0
-"""If logits are smaller, the product of `TOGETHER` totals does not overflow."""
+TOGETHER = 8  # rows whose totals are multiplied, so that one logarithm is taken of all
+SAFE_LOGIT = 64.0  # if logits are smaller, the product of `TOGETHER` totals does not overflow
 
 
 def by_pieces(left: Array, right: Array) -> Array:

@@ -20,10 +20,8 @@ from cipherdag.statistics.array_functions import Array, floats, functions_of, ho
 from cipherdag.statistics.regression_fits import LEAST_REST
 from cipherdag.statistics.regression_models import coefficient_index
 
-FARTHEST_SQUARED = 3.0
-"""Common units at which a number is clipped before it is squared."""
-FEWEST_ROWS = 10
-"""That a site has between two marks at least, or as many as its ``min_cell_size``."""
+FARTHEST_SQUARED = 3.0  # common units at which a number is clipped before it is squared
+FEWEST_ROWS = 10  # that a site has between two marks at least, or as many as its ``min_cell_size``
 
 
 def scores_below(

@@ -37,14 +37,12 @@ ColumnLookup = Callable[[int], FloatVector]
 
 GRID_BITS = 4
 """Below one, of expected events and of their covariances, where small counts may not leave."""
-MOST = 30.0
-"""Of the logarithm of a weight that is added over sites."""
+MOST = 30.0  # of the logarithm of a weight that is added over sites
 EVENTS_PER_COEFFICIENT = 10
 """A site compares coefficients if it has as many events of each, and twice as many over time."""
 LARGEST_KURTOSIS = 0.1
 """Of the sum of a column over the events: with more, it is not close to normal."""
-DETERMINED = 1e-6
-"""How far a product of a matrix and its inverse may be from 1."""
+DETERMINED = 1e-6  # how far a product of a matrix and its inverse may be from 1
 LEAST = 1e-200
 """Of a sum of weights, the largest of which is 1: less is left where a step goes far too far."""
 

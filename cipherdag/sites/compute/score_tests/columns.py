@@ -23,8 +23,7 @@ CHUNK_VALUES = 2**17
 """Values of the blocks that a processor computes with at a time; they stay in its cache."""
 WHOLE_VALUES, WHOLE_ROWS = 2**24, 2**13
 """Up to this many values and rows, all rows are one block, which is made once."""
-FEWEST_ROWS = 64
-"""The fewest rows of a block."""
+FEWEST_ROWS = 64  # the fewest rows of a block
 SPARE_VALUES = 2**21
 """Memory that blocks take and give back without asking the system, which clears it slowly."""
 BYTES_PER_VALUE = 64

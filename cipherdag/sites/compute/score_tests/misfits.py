@@ -26,12 +26,10 @@ from cipherdag.statistics.regression_models import Regression
 
 ROWS_PER_SITE_BIN, FEWEST_SITE_BINS = 15, 3
 """Rows less coefficients for each bin of a site's own test, and its fewest bins."""
-ROWS_OF_THIRDS = 90
-"""With fewer of them its cells are of halves."""
+ROWS_OF_THIRDS = 90  # with fewer of them its cells are of halves
 LEAST_DIRECTION = 1e-3
 """Directions smaller than this share of the largest one are left out of the site's own test."""
-LEAST_VARIANCE = 0.2
-"""The least variance of a direction there; those of normal numbers are about 1."""
+LEAST_VARIANCE = 0.2  # the least variance of a direction there; those of normal numbers are about 1
 
 
 class Given(NamedTuple):

@@ -37,8 +37,7 @@ ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 
 MOST_TESTS, FEWEST_TESTS = 512, 32
 """Tests of a part: the residuals of more do not fit a cache; fewer do not pay for a matrix."""
-MOST_VARIABLES = 128
-"""The most variables of a part whose correlations are computed for it alone."""
+MOST_VARIABLES = 128  # the most variables of a part whose correlations are computed for it alone
 MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
 """A site computes all correlations once if they are at most this many, in all and per test."""
 LEAST_SHARED, FEWEST_SHARED = 2**16, 4

@@ -57,8 +57,7 @@ from cipherdag.statistics.regression_models import (
 
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
-FEWEST_EVENTS = 2
-"""The rarest category of a response needs this many rows per coefficient of S."""
+FEWEST_EVENTS = 2  # the rarest category of a response needs this many rows per coefficient of S
 LEAST_RANK = 1e-9
 """Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
 
