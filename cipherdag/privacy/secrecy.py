@@ -1,7 +1,5 @@
 """Secrets: what holds one is not shown, copied or pickled; and all that is drawn at random.
 
-Nor does a process that holds one leave its memory behind when it crashes: `leave_no_core`.
-
 A site that has to go on after its process was killed makes its keys and masks again: `recorded`
 writes down what is drawn while it answers a message, and `repeated` gives back the same when the
 message is answered once more. Elsewhere nothing is written down.

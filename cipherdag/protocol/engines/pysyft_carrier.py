@@ -1,13 +1,13 @@
 """PySyft 0.10 brings the files of a study from one end to the other, where no drive is shared.
 
-PySyft synchronises folders of peers over Google Drive. Each end writes into its own datasite, which
-the other end may read, and copies what the other's datasite shows into its folder of files:
+PySyft synchronises folders of peers over Google Drive. Each end writes into its own datasite, and
+copies what the other's datasite shows into its folder of files:
 
     coordinator   SHARE/NAME/to-site         to  COORDINATOR/cipherdag/STUDY/NAME/to-site
     site          SHARE/NAME/to-coordinator  to  SITE/cipherdag/STUDY/NAME/to-coordinator
 
-What a carrier does not bring is late, and what it alters is refused (`folder`): nothing rests on
-it. It runs as a process of its own, which needs no file of the site but the shared folder.
+What a carrier does not bring is late, and what it alters is refused (`folder`). It runs as a
+process of its own, which needs no file of the site but the shared folder.
 
 Leaks:
     To PySyft and Google what `folder` leaks to whoever reads it, and the addresses of both ends.

@@ -78,7 +78,7 @@ class Credentials(Secret):
 
 
 class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a database, or what a query gives.
+    """A table of a database, or what a query gives; DatabaseAddressError for an odd address.
 
     Attributes:
         path: The file that says so; relative names of files are relative to its folder.
@@ -88,11 +88,8 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         table: Name of a table or view, with its schema before a dot if need be.
         columns: Its columns to read; all of them if empty.
         query: SQL that gives the table, in place of ``table``; it is run as it stands.
-        omop: The file of what is read from an OMOP database, in place of ``table``.
-        cdm: The schema in which the database has the tables of OMOP; its usual one if empty.
-
-    Raises:
-        DatabaseAddressError: A password stands in the address, or the parts contradict each other.
+        omop: The file of what is read from an OMOP database, in place of ``table``; the schema
+            ``cdm`` has its tables, or the usual one.
     """
 
     path: Path

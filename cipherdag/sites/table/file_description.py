@@ -139,7 +139,7 @@ class DateRule:
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The format of a file where it differs from the default.
+    """The format of a file where it differs from the default; UnreadableDataError if impossible.
 
     Attributes:
         delimiter: What separates the columns of a CSV file: one character.
@@ -151,12 +151,9 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         date_format: Of dates, such as "%d.%m.%Y"; ISO 8601 (2024-05-31) if empty.
         skip_unnamed: Leave out columns without a name: row numbers, or trailing delimiters.
         rename: From a column's name in the file to its name in the schema.
-        multiply: By how much the numbers of a column are multiplied, by its name in the schema:
-            from the unit of the file to that of the study. Dates and marks of missing values are
-            not.
-
-    Raises:
-        UnreadableDataError: A value is out of its range.
+        multiply: By how much the numbers of a column, but for dates and marks of missing values,
+            are multiplied, by its name in the schema: from the unit of the file to that of the
+            study.
     """
 
     delimiter: str = ","

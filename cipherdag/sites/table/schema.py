@@ -85,16 +85,15 @@ class Schema:
     """The columns of a study, in the order of the file.
 
     Attributes:
-        columns: All columns, ignored ones included; at least one is a variable, at most one names
-            interventions.
+        columns: All columns, ignored ones included; at least one is a variable.
         relations: Which of them determine one another, by name.
         comment: What a draft says of the rows, for a person to read.
         sources: How files are written, by their names, where no other description is given.
         rows: "persons" where the site says that no person has two rows; else empty.
 
     Raises:
-        SchemaError: If two names are equal after normalisation, no column is a variable, two
-            name interventions or patients, or a relation names no column.
+        SchemaError: Two names are equal after normalisation, no column is a variable, two name
+            interventions or patients, or a relation names no column.
     """
 
     columns: tuple[Column, ...]

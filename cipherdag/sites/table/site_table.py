@@ -55,19 +55,17 @@ class SiteTable:
 
     Attributes:
         names: The variables, sorted by code point: position = identifier.
-        schema: The schema the table follows.
-        rows: Number of rows n.
         codes: Positions of categories and bins, of the smallest type that holds them, shape (n, p),
             one column after the other in memory: -1 where missing and in the columns of continuous
             variables; None if there is no discrete variable.
         values: Numbers, float64 of shape (n, p), row by row in memory: NaN where missing and in the
             columns of discrete variables; None if there is no continuous variable.
-        interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
-            the schema names no column for it.
-        patients: Whose visit a row is, whole numbers from 0, shape (n,); None where every row is a
+        interventions: Whether a row's variable was intervened on, bool of shape (n, p), if the
+            schema names a column for it.
+        patients: Whose visit a row is, numbers from 0, shape (n,); None where every row is a
             person.
-        folder: Where codes and values lie that are more than memory should hold, as
-            `stored_rows` says; None: where the system keeps temporary files.
+        folder: Where codes and values lie that are more than memory should hold, as `stored_rows`
+            says; None: where the system keeps temporary files.
     """
 
     names: tuple[str, ...] = field(repr=False)

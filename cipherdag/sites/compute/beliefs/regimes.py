@@ -78,16 +78,14 @@ class Regimes:
     """The complete rows of p variables are tensors on one device, grouped by regime.
 
     Attributes:
-        feature_index: Index of each cell among the W one-hot features of a row, int64 of shape
-            (n, p); a continuous variable has one feature.
+        feature_index: Index of each cell among the W one-hot features of a row, int64 of shape (n,
+            p); a continuous variable has one feature.
         feature_values: Value of that feature, float32 of shape (n, p): 1 for a category, the
             standardised number for a continuous variable.
-        first: First feature of every variable, shape (p,).
-        widths: Features of every variable: its categories, or 1 for a continuous one, shape (p,).
-        continuous: Which variables are continuous, shape (p,).
+        first, widths: First feature of every variable, and how many it has, shape (p,).
         observational: Positions of the rows without an intervention.
-        targets: The intervened variables of every other regime, bool of shape (R, p).
-        rows: Positions of every such regime's rows.
+        targets: The intervened variables of every other regime, bool of shape (R, p), and ``rows``
+            the positions of its rows.
     """
 
     feature_index: Tensor

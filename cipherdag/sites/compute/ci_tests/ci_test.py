@@ -26,15 +26,12 @@ N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
 
 @dataclass(frozen=True, slots=True)
 class CITestResult:
-    """Outcomes of a batch of B tests, as arrays of shape (B,).
+    """Outcomes of a batch of B tests, as arrays of shape (B,); NaN where a test was not done.
 
-    Attributes:
-        p_value: In [0, 1]; NaN where the test could not be done, which counts as dependent.
-        statistic: G2, Pearson's chi-square, Fisher's z or another test's; NaN where not done.
-        dof: Degrees of freedom; NaN for Fisher's z and where not done.
-        dependence: Strength of the dependence: G2 (or chi-square), or the absolute partial
-            correlation; NaN where not done.
-        rows: Rows used, after test-wise deletion of missing values; never leaves a site.
+    ``p_value`` counts as dependent then. ``statistic`` is G2, Pearson's chi-square, Fisher's z or
+    another test's. ``dof`` is NaN for Fisher's z, too. ``dependence`` is the strength of it: G2 (or
+    chi-square), or the absolute partial correlation. ``rows`` were used, after test-wise deletion
+    of missing values; their number never leaves a site.
     """
 
     p_value: FloatVector
