@@ -42,10 +42,7 @@ def system_words(count: int) -> WordVector:
 
 
 def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> WordVector:
-    """Uniform residues by rejection sampling, shape (count,), without bias.
-
-    ``draw`` yields so many uniform 64-bit words; the same words give the same residues.
-    """
+    """Uniform residues by rejection, shape (count,), of 64-bit words that ``draw`` yields."""
     shift = shift_to(modulus)
     residues = np.empty(0, dtype=np.uint64)
     while residues.size < count:
@@ -196,7 +193,7 @@ class Packing:
         return packed
 
     def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector | None:
-        """The sums over that many sites, residues; AggregateRangeError at a word too large."""
+        """The sums over that many sites, residues; None at a word too large."""
         if self.digits == 1:
             return words
         values, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False

@@ -50,12 +50,9 @@ class Replay(Generic[Outcome]):
         """The question of a step, 1 for the first, or None where the program has ended.
 
         ``sums`` is the sum of the answers to the question before, over ``n_sites`` sites; None for
-        the first.
-
-        Raises:
-            ReplayError: The step is neither the next one nor the last.
-            InconsistentQuestionError: Another party came to this step with another sum.
-            Exception: What the program raised, now or at an earlier step.
+        the first. ReplayError where the step is neither the next one nor the last,
+        InconsistentQuestionError where another party came to it with another sum; and what the
+        program raised, now or earlier.
         """
         with self._lock:
             if self._failure is not None:

@@ -64,12 +64,9 @@ def carry_out(
     """Open a session, carry its plan out by what ``programs`` makes of it, and close it.
 
     ``opened`` opens the session in place of `Session.open`, and says how many variables it has.
-
-    Raises:
-        PrivacyError: A site refused, or a message was altered.
-        SiteNotReadyError, SiteUnreachableError: A site failed in its own computation, or was
-            silent.
-        ResultMismatchError: The sites came to another result than this coordinator.
+    PrivacyError where a site refused or a message was altered, SiteNotReadyError or
+    SiteUnreachableError where a site failed in its own computation or was silent,
+    ResultMismatchError where the sites came to another result than this coordinator.
     """
     began = time.perf_counter()
     n_variables = (opened or session.open)()

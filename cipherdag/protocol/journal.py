@@ -14,7 +14,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -84,14 +84,6 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
     values: bytes
     opened: bytes
     report: RoundReport
-
-    @classmethod
-    def of(
-        cls, content: bytes, present: tuple[int, ...], values: FloatVector, opened: bytes,
-        report: RoundReport,
-    ) -> Self:  # fmt: skip
-        """The entry of a round with this sum."""
-        return cls(content, present, values.astype("<f8").tobytes(), opened, report)
 
     @property
     def array(self) -> FloatVector:

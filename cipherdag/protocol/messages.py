@@ -299,14 +299,8 @@ def declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(
-            Segment(
-                encoding.length,
-                encoding.bound,
-                encoding.resolution_bits,
-                encoding.comparison,
-                encoding.signed,
-            )
-            for encoding in question.encodings
+            Segment(each.length, each.bound, each.resolution_bits, each.comparison, each.signed)
+            for each in question.encodings
         ),
         participants=participants,
         threshold=threshold if asked > fewest else 0,

@@ -203,7 +203,8 @@ class Session:
             n_cohort=len(self._plan.cohort),
             left=tuple(self._dropouts.all[reported:]),
         )
-        self._write(log.Summed.of(content, self._present, values, self._previous, report))
+        written = values.astype("<f8").tobytes()
+        self._write(log.Summed(content, self._present, written, self._previous, report))
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)

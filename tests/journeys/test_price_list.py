@@ -311,7 +311,7 @@ def _site(index, pair_keys, *rest):
 MASKING_OF_THREE = replace(MASKING, name="of-three", title="masking of three", site=_site)
 '''
     },
-    lines=[("privacy/protections.py", '    "protection_kind",\n', '    "masking_of_three",\n')],
+    lines=[("privacy/protections.py", ")\nPROTECTIONS: Final", ' "masking_of_three"')],
     script="""
 from cipherdag.errors import CipherdagError
 from cipherdag.privacy.protections import PROTECTING

@@ -223,22 +223,21 @@ class Relay:
         for site, parts in said.items():
             self._check_lengths(site, parts)
         roles = self.batch.roles
-        commitments = {site: parts.commitment for site, parts in said.items()}
         first, second = roles.holders
+
+        def others(party: int, part: str) -> tuple[bytes, ...]:
+            return tuple(getattr(parts, part) for site, parts in said.items() if site != party)
+
         asked: dict[int, Body] = {
-            first: Collected(self._others(first, {s: parts.first for s, parts in said.items()})),
-            second: Collected(self._others(second, {s: parts.rest for s, parts in said.items()})),
+            first: Collected(others(first, "first")),
+            second: Collected(others(second, "rest")),
             roles.dealer: Collected(
-                self._others(roles.dealer, {s: parts.dealt for s, parts in said.items()}),
-                self._others(roles.dealer, commitments),
+                others(roles.dealer, "dealt"), others(roles.dealer, "commitment")
             ),
         }
-        if roles.twin is not None:
-            asked[roles.twin] = Collected(
-                self._others(roles.twin, {s: parts.again for s, parts in said.items()}),
-                self._others(roles.twin, commitments),
-                said[roles.dealer].seed,
-            )
+        if (twin := roles.twin) is not None:
+            again, commitments = others(twin, "again"), others(twin, "commitment")
+            asked[twin] = Collected(again, commitments, said[roles.dealer].seed)
         return {party: encode(body) for party, body in asked.items()}
 
     def square(self, prepared: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -316,9 +315,6 @@ class Relay:
             raise ShareError(
                 "its part of the secure tests is cut short or too long", site=self._name(party)
             )
-
-    def _others(self, party: int, parts: Mapping[int, bytes]) -> tuple[bytes, ...]:
-        return tuple(part for site, part in parts.items() if site != party)
 
     def _require(self, replies: Mapping[int, bytes], asked: Iterable[int]) -> None:
         if set(replies) != set(asked):

@@ -1,7 +1,4 @@
-"""The interface of every engine, which carries bytes and knows nothing of what they mean.
-
-`LocalEngine` is the one for sites in this process: every message still passes through bytes.
-"""
+"""The interface of engines, which carry bytes unread, and the one for sites of this process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -89,10 +89,7 @@ class _Learnt:
 
 @answers(FamilyRegrets)
 def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
-    """The site's regret of each family.
-
-    MixedTypesError where the score does not fit the columns' types, else raises as `on_grid`.
-    """
+    """Each family's regret; MixedTypesError for a score that does not fit, else as `on_grid`."""
     grid = _Learnt.under(question.spec, view).regrets(question)
     return np.ldexp(grid.astype(np.float64), -question.grid_bits)
 

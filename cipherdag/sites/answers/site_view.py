@@ -107,10 +107,7 @@ class SiteView:
         budget: Callable[[int], None] | None = None,
         keyed: Keyed = unkeyed,
     ) -> SiteView:
-        """The view from which every kind of question about a site's table is answered.
-
-        Rows with interventions train beliefs and nothing else.
-        """
+        """The view that answers for a table; rows with interventions train beliefs alone."""
         observed = table.observational()
         rows = observed.codes, observed.values, observed.cardinalities
         return cls(

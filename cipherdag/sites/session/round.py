@@ -1,7 +1,4 @@
-"""One round at a site: what its sum may cover, and its bits, which a site with a folder records.
-
-The record recalls bits of earlier runs, counts new ones against the budget, and keeps them.
-"""
+"""One round at a site: what its sum may cover, and bits, which a folder records and budgets."""
 
 from dataclasses import dataclass, field
 from operator import lt

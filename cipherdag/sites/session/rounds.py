@@ -78,8 +78,9 @@ class Rounds:
 
     The ``program`` says what is asked; it is run here as at every other site. ``sums`` are those
     that were opened before, in this and in other runs, and ``coverage`` says which tests enough
-    sites contribute to. A site with a folder counts what left today (``daily``), keeps the sums
-    (``record``), and recalls, counts and keeps ``bits``.
+    sites contribute to. ``current`` is the round that was answered last, until the plan goes on. A
+    site with a folder counts what left today (``daily``), keeps the sums (``record``), and recalls,
+    counts and keeps ``bits``.
     """
 
     plan: Plan
@@ -99,23 +100,18 @@ class Rounds:
     _values: int = 0
     _present: tuple[int, ...] = ()
     _answered: tuple[bytes, FloatVector] | None = field(default=None, repr=False)
-    _current: Round | None = None
+    current: Round | None = None
     _opened: set[bytes] = field(default_factory=set)
     _step: int = 0
     _question: Question | None = None
     _sums: bytes = b""
     _previous: bytes = field(default=b"", repr=False)
 
-    @property
-    def current(self) -> Round | None:
-        """The round that was answered last, until the plan goes on."""
-        return self._current
-
     def round_of(self, request: RoundRequest) -> Round:
         """The current round; raises ReplayError where a request is about another one."""
-        if self._current is None or self._current.declared.digest != request.digest:
+        if self.current is None or self.current.declared.digest != request.digest:
             raise ReplayError("the message is not about the current round")
-        return self._current
+        return self.current
 
     def ask(self, ask: Ask) -> Share:
         """Answer the plan's question under protection, and tell every other site asked what it was.
@@ -161,7 +157,7 @@ class Rounds:
             raise self.respondent.explain() or error from None
         self._number = ask.number
         self._values += 0 if found else declared.length
-        self._current = current
+        self.current = current
         self.state = State.MASKED if current.recall is None else State.SECURE
         return share
 
@@ -210,7 +206,7 @@ class Rounds:
 
     def result(self, finish: Finish) -> bytes:
         """The digest of the result, empty before the end; ForgedSumError for a wrong last sum."""
-        recall = None if self._current is None else self._current.recall
+        recall = None if self.current is None else self.current.recall
         all_known = recall is not None and recall.rest is None
         verdicts = self.state == State.SECURE and (finish.previous or all_known)
         if self._step == 0 or verdicts or self.state == State.OPENED:
@@ -244,27 +240,27 @@ class Rounds:
 
     def _advance(self, previous: bytes) -> None:
         """Check the last sum, and run the program on to its next question."""
-        if self._current is None:
+        if self.current is None:
             if previous:
                 raise ReplayError("a sum came before anything was asked")
             self._question = self.program.replay.advance(1, None)
         else:
-            declared = self._current.declared
+            declared = self.current.declared
             with attributed_to_round(
                 self._number, self._sites.names(declared.sites), self._step - 1
             ):
-                opened, sums = self._opened_last(previous, self._current)
+                opened, sums = self._opened_last(previous, self.current)
                 self._question = self.program.replay.advance(
                     self._step + 1, sums, len(declared.sites)
                 )
-            self.coverage.opened(self._current.question, sums, len(declared.sites))
+            self.coverage.opened(self.current.question, sums, len(declared.sites))
             if self.record is not None:
                 self.record.add(self._number, declared.sites, sums)
-            told = self._current.ask.known
+            told = self.current.ask.known
             self._sums = self.read.digest(b"sums", self._sums, recalled(told, opened))
-            self._opened.add(self._current.content)
+            self._opened.add(self.current.content)
             self._answered = None
-        self._step, self._previous, self._current = self._step + 1, previous, None
+        self._step, self._previous, self.current = self._step + 1, previous, None
         self.state = State.READY
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:

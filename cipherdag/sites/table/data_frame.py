@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -184,10 +184,8 @@ def _blocks(file: Any, positions: list[int]) -> Iterator[list[Cells]]:
 
 
 def _parquet_type(file: Any, field: Any) -> ColumnType | None:
-    def column() -> pd.Series:
-        return file.read(columns=[field.name]).to_pandas(ignore_metadata=True).iloc[:, 0]
-
-    return _arrow_type(field.type, column)
+    read = partial(file.read, columns=[field.name])
+    return _arrow_type(field.type, lambda: read().to_pandas(ignore_metadata=True).iloc[:, 0])
 
 
 def _arrow_type(kind: Any, column: Callable[[], pd.Series]) -> ColumnType | None:

@@ -103,10 +103,7 @@ def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -
 
 
 def _blocks(connection: Any, query: str, described: Any) -> Iterator[list[Cells]]:
-    """The rows, by Arrow where it is installed and writes every type alike, else one by one.
-
-    Arrow writes decimals, dates and times differently.
-    """
+    """The rows, by Arrow if it is there and writes these types alike, else one by one."""
     if not all(each.id in _SAME_IN_ARROW for each in described.types) or not find_spec("pyarrow"):
         connection.execute(query)
         return row_blocks(iter(lambda: connection.fetchmany(CHUNK_ROWS), []))

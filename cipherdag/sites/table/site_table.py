@@ -121,16 +121,11 @@ class SiteTable:
     def scored_numbers(self) -> ValueArray:
         """As `numbers`, but three or more categories that are all numbers count as such."""
         numbers = self.numbers()
-        scored = [
-            (position, np.array(column.scores))
-            for position, column in enumerate(self.schema.variables)
-            if column.cardinality > 2 and column.scores  # noqa: PLR2004
-        ]
-        if self.codes is None or not scored:
-            return numbers
-        for position, scores in scored:
-            codes = self.codes[:, position]
-            numbers[:, position] = np.where(codes >= 0, scores[codes], np.nan)
+        for position, column in enumerate(self.schema.variables):
+            if self.codes is not None and column.cardinality > 2 and column.scores:  # noqa: PLR2004
+                codes = self.codes[:, position]
+                scores = np.array(column.scores)[codes]
+                numbers[:, position] = np.where(codes >= 0, scores, np.nan)
         return numbers
 
     def varies(self) -> NDArray[np.bool_]:

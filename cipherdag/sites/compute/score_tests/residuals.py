@@ -39,10 +39,7 @@ ByPatient = Callable[[FloatMatrix, float], PatientSums]
 
 
 class RegressionScores(NamedTuple):
-    """U (m,), their covariances (m, m), and rows less coefficients, of one test.
-
-    ``patients`` is what rows of the same patients add to the covariances.
-    """
+    """U (m,), covariances (m, m), rows less coefficients, and what ``patients`` add."""
 
     scores: FloatVector
     covariance: FloatArray
