@@ -70,11 +70,7 @@ class BfvContext(Secret):
         return b"".join(_packed(key, _KEY) for key in keys)
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
-        """Encrypt residues.
-
-        Words are residues, plane after plane, and lengths those of the planes. Up to 4096 residues
-        make a ciphertext of 57 kB.
-        """
+        """Encrypt residues, plane after plane, of these lengths; 4096 of them make 57 kB."""
         return drawn(lambda: self._encrypted(words, lengths))
 
     def _encrypted(self, words: WordVector, lengths: Sequence[int]) -> bytes:

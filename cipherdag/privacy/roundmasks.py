@@ -94,8 +94,7 @@ class RoundMasks(Secret):
     ) -> None:
         """Mask words in place for a new digest; the seed of the digest before is forgotten.
 
-        Words are residues, plane after plane. Every masked one is uniform, whatever it was. Raises
-        as `check`.
+        Words are residues, plane after plane; every masked one is uniform. Raises as `check`.
         """
         self.check(declaration)
         self._shared.add(declaration.digest)

@@ -241,8 +241,7 @@ class SiteAggregation(Secret):
 class CoordinatorAggregation:
     """The coordinator's side of one protection; it holds no key.
 
-    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first,
-    ``masked`` whether the sites mask the words.
+    ``opened_by_site``: a site first opens what `combine` yields; ``masked``: sites mask the words.
     """
 
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:

@@ -36,8 +36,7 @@ def plan_facts(
 ) -> Facts:
     """What the program of a plan knows before its first question, wherever it runs.
 
-    ``labels`` and ``determined``, which variables follow from others by the schema, are for
-    algorithms that read them.
+    ``labels`` and ``determined`` (what follows from others) are for algorithms that read them.
     """
     return Facts(
         n_variables,

@@ -75,8 +75,7 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="open
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
     """A round's sum, the positions of the sites that go on, and the round's report.
 
-    ``values`` is the sum, or the verdicts, as little-endian float64, ``opened`` what the sites
-    check, packed.
+    ``values`` is the sum, or verdicts, as little-endian float64; ``opened``, packed, sites check.
     """
 
     content: bytes

@@ -109,11 +109,7 @@ class Opening:
         return {position: self._recovered(position, shares[position]) for position in left}
 
     def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> Aggregate:
-        """The sum over the sites asked.
-
-        SiteUnreachableError where no site is left to open it; else as
-        `CoordinatorAggregation.open`.
-        """
+        """The sum; SiteUnreachableError if no site opens it; as `CoordinatorAggregation.open`."""
         masked = {position: shares[position].share for position in self.declared.sites}
         combined = self.protection.combine(masked, self.declared)
         if self.protection.opened_by_site:
@@ -272,8 +268,7 @@ class SecureRound:
     def found(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
         """The requests for the verdicts to both computing parties (holders), by position.
 
-        ShareError where an answer is cut short or too long; as `Seat.prepare` where the coordinator
-        deals.
+        ShareError for an answer of wrong length; as `Seat.prepare` where the coordinator deals.
         """
         relay = self._relay
         requests = relay.prepare({site: share.share for site, share in shares.items()})

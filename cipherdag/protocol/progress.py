@@ -17,8 +17,7 @@ from cipherdag.questions.question import Question
 class DropOut:
     """A site that left the run: in which round, at which step, and why as far as is known.
 
-    ``in_sum`` says whether its answer is in that round's sum; ``n_sites`` sites were left, and
-    ``fewest`` are needed.
+    ``in_sum``: its answer is in that round's sum; ``n_sites`` were left, ``fewest`` are needed.
     """
 
     site: str

@@ -78,8 +78,7 @@ class EphemeralKeys(Secret):
     def from_secret(cls, secret: bytes) -> EphemeralKeys:
         """The keys of `SECRET_KEY_BYTES` uniform bytes: an X25519 key, and a seed of ML-KEM-768.
 
-        KeyAgreementError for more or fewer bytes, ProtectionError without ML-KEM in
-        ``cryptography``.
+        KeyAgreementError for more or fewer bytes, ProtectionError where ML-KEM is not installed.
         """
         if len(secret) != SECRET_KEY_BYTES:
             raise KeyAgreementError(f"the secret of two keys has {SECRET_KEY_BYTES} bytes")

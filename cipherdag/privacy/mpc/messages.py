@@ -70,8 +70,7 @@ class Contributed(Body, frozen=True):
 class Collected(Body, frozen=True):
     """The parts of all other sites for one role, in the order of the batch's sites.
 
-    Dealer and twin have the commitments to the dealt seeds too, the twin also the dealer's sealed
-    seed.
+    Dealer and twin have commitments to the dealt seeds too, the twin the dealer's sealed seed.
     """
 
     parts: tuple[bytes, ...]

@@ -52,8 +52,7 @@ _PART = b"part of a vector"
 class Parts(Secret):
     """The three parts of one site's vector.
 
-    The first two are seeds of the parts of the first holder, and of the dealer and its twin; the
-    rest is the second holder's part, packed.
+    Seeds of the first holder's part, and of the dealer's and its twin's; the rest, packed words.
     """
 
     first: bytes

@@ -20,8 +20,7 @@ class Engine(Protocol):
     ) -> dict[str, bytes | SiteFailure]:
         """Send each site, by name, its message: one reply or failure for every site.
 
-        Sites refuse an ``operation`` that they do not know. The slowest reply is waited for
-        ``timeout_s`` seconds.
+        Sites refuse an unknown ``operation``. The slowest has ``timeout_s`` seconds to reply.
         """
 
 

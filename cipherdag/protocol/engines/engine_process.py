@@ -114,8 +114,7 @@ class EngineProcess:
 class EngineDoor:
     """A local door at which an engine's process of another user connects; a context manager.
 
-    ``door`` and ``token`` are made in a folder whose group holds that user; ``address`` is what the
-    process is given.
+    ``door`` and ``token`` are made in a folder whose group holds that user, who gets ``address``.
     """
 
     running = True
@@ -161,8 +160,7 @@ class EngineDoor:
 def serve(connection: Connection, handler: Handler, record: Record) -> None:
     """Answer an engine's process until it leaves or sends something malformed.
 
-    The connection is closed in any case: the process then ends, and the site notices that it
-    hears nothing any more.
+    The connection is closed in any case: the process then ends, and the site notices it.
     """
     try:
         while True:

@@ -81,8 +81,7 @@ class PossibleTest:
 def far_number(table: SiteTable) -> BoundExceededError | None:
     """Explain an answer beyond its bound for the site's screen; None where no number is far out.
 
-    It names the column whose farthest number is the most robust standard deviations from the
-    median.
+    It names the column whose farthest number is the most robust deviations from the median.
     """
     worst, column = FAR, ""
     for position, variable in enumerate(table.schema.variables):

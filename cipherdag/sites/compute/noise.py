@@ -48,8 +48,7 @@ def unkeyed(digest: bytes) -> bytes:
 def rows_digest(purpose: bytes, *arrays: Digested) -> bytes:
     """SHA-256 of arrays for one purpose: 32 bytes, which stay at the site.
 
-    Codes count as int32, in whichever type they are held, and rows in their order, in whichever
-    order memory has them.
+    Codes count as int32, and rows in their order, however memory holds either.
     """
     state = hashlib.sha256(purpose)
     for array in arrays:
@@ -149,8 +148,7 @@ class CellKeys:
     def noise(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
         """Noise for the parts of tests; equal keys always have equal noise.
 
-        Factors of variances, shape (K,), and for every key as many numbers from -1 to 1 as
-        ``sizes`` says, one after the other.
+        Factors of variances, (K,), and then as many numbers from -1 to 1 a key as ``sizes`` says.
         """
         state = self._keyed(self._digest) + b"each"
         asked = zip(keys, sizes, strict=True)

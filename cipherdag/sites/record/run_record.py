@@ -61,8 +61,7 @@ class RunRecord:
     def latest(cls, runs: Path, session: str = "") -> Self:
         """The record of the run that began last, or of one whose session starts so.
 
-        ParameterError where this is not how a session is named, OutputError where there is none, or
-        more than one.
+        ParameterError where no session is named so, OutputError where there is none, or several.
         """
         if session:
             check_session_digits(session)

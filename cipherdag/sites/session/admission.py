@@ -98,8 +98,7 @@ class Incoming:
 def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incoming:
     """Check length, form, version, topic, sender, signature and body, in this order.
 
-    The message may be any bytes; one of another topic than its operation's, or not signed by the
-    pinned coordinator, is refused.
+    Any bytes may come; another topic, or no signature of the pinned coordinator, is refused.
     """
     session, signed = bytes(SESSION_BYTES), False
     content: Body | PrivacyError
@@ -145,8 +144,7 @@ class SiteSession:
 class FolderLimits:
     """The limits that a folder adds: revoked names, approved runs, and what was used so far.
 
-    ``runs`` is the folder where runs are recorded. ``asked`` records the bits that were found, and
-    ``bits`` counts them against the policy.
+    ``runs`` is where runs are recorded, ``asked`` bits that were found; ``bits`` counts these.
     """
 
     revoked: frozenset[str]

@@ -1,7 +1,6 @@
 """A site reads here what every site is sent: the messages of the set-up, and the last sum.
 
-A site of its own reads and checks everything itself. Sites of one process may share what one of
-them has read (`federation.shared_reading`).
+A site of its own reads all itself; sites of one process may share it (`federation.shared_reading`).
 """
 
 from collections.abc import Callable, Sequence

@@ -149,8 +149,7 @@ class CoveredSites:
 class Round:
     """The round that was answered last.
 
-    Where sums are never opened, ``recall`` has the bits known before, and ``seat`` is this site's
-    part in computing the others.
+    Where sums stay closed, ``recall`` has bits known before, and ``seat`` computes the others.
     """
 
     ask: Ask

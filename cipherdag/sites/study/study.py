@@ -119,8 +119,7 @@ class SignedStudy(_File, frozen=True):
 class Approval(_File, frozen=True):
     """The coordinator's answer to one request of a ``site``, signed.
 
-    With FLARE the certificates of site and authority, PEM; over files the coordinator's answer to
-    the site's public keys.
+    With FLARE the certificates of site and authority, PEM; over files an answer to its public keys.
     """
 
     format: int

@@ -1,7 +1,6 @@
 """A site of FedPC computes a layer of the skeleton search and searches for separating sets.
 
-Source: FedPC, section 3.2.1, phase 1, and section 3.2.2; Colombo and Maathuis
-(2014) for the order-independent form.
+Source: FedPC, sections 3.2.1 (phase 1) and 3.2.2; Colombo and Maathuis (2014), order-independent.
 """
 
 import math

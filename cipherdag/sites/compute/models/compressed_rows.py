@@ -58,8 +58,7 @@ class CompressedRows:
     ) -> CompressedRows | None:
         """The groups, or None where they have fewer rows than ``fewest`` on average.
 
-        ``variables`` have ``sizes`` categories; ``column`` gives codes or numbers of ``rows`` rows,
-        none missing.
+        ``variables`` have ``sizes`` categories; ``column`` gives ``rows`` values, none missing.
         """
         cells = math.prod(sizes)
         if not rows or cells > MOST_CELLS:

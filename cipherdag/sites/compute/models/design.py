@@ -118,8 +118,7 @@ class Expansion:
     def compressed(self, model: Regression) -> CompressedRows | None:
         """The complete rows in groups with equal values of the model's discrete variables.
 
-        Groups by all discrete variables serve every model. None if they have too few rows, or on a
-        card.
+        Groups by all discrete variables serve every model. None on a card, or with too few rows.
         """
         if self._device != PROCESSOR:
             return None

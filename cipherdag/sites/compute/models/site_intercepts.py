@@ -44,8 +44,7 @@ HALVINGS = 30  # of one step at most
 def centred(design: Array, response: Array, weights: Array | None = None) -> tuple[Array, Array]:
     """A linear model's columns less their means at the site, but for the constant in front.
 
-    Weights are above 0 and on average 1: all is multiplied by their roots, so that products are
-    weighted sums.
+    Weights, above 0 and on average 1, multiply by their roots: products are then weighted sums.
     """
     if not len(response):
         return design, response

@@ -1,7 +1,6 @@
 """A site learns its best-scoring graph by greedy equivalence search; lower scores are better.
 
-Source: Chickering, JMLR 3 (2002), with the turning phase of Hauser and Buehlmann, JMLR 13
-(2012).
+Source: Chickering, JMLR 3 (2002); Hauser and Buehlmann, JMLR 13 (2012), for the turning phase.
 """
 
 import itertools

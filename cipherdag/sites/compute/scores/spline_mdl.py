@@ -126,8 +126,7 @@ def parameter_bits(value: float) -> float:
 def whole_number_bits(value: float) -> float:
     """Returns the bits of the next integer in Rissanen's universal code, as GLOBE's program has it.
 
-    It adds up iterated logarithms, with the first that is not positive, which Rissanen leaves
-    out.
+    It adds up iterated logarithms and the first that is not positive, which Rissanen leaves out.
     """
     if value < 1.0:
         return 0.0
