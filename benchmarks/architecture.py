@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5411,
     "questions": 5905,
     "results": 1465,
-    "sites": 24886,
+    "sites": 24881,
     "statistics": 1792,
     "the root": 977,
 }

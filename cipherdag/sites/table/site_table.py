@@ -294,28 +294,23 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
     marks = [each.name for each in (schema.intervention, schema.patient) if each is not None]
     measured = [column.name for column in schema.variables if site not in column.unmeasured_at]
     missing = [name for name in (*measured, *marks) if name not in positions]
-    extra = [name for name in table.names if name not in {column.name for column in schema.columns}]
-    for error, columns, what in (
-        (MissingColumnError, missing, "the file lacks"),
-        (ExtraColumnError, extra, "the schema lacks"),
-    ):
-        if not columns:
-            continue
-        others = sorted(set(extra if columns is missing else missing))
-        close = nearest(columns[0], others)
-        more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
-        old, new = (close, columns[0]) if close in extra else (columns[0], close)
-        rename = (
-            f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} {DECLARED}.'
-        )
-        unread = UNMEASURED if columns is missing else ""
+    known = {column.name for column in schema.columns}
+    extra = [name for name in table.names if name not in known]
+    if missing or extra:
+        name, *more = missing or extra
+        close = nearest(name, sorted(extra)) if missing else None
+        what = f"the {'file' if missing else 'schema'} lacks this column"
+        what += f" and {len(more)} more" if more else ""
+        declared = f'rename = {{ "{close}" = "{name}" }} {DECLARED}'
+        rename = f"Rename one (case counts), or declare {declared}."
+        error = MissingColumnError if missing else ExtraColumnError
         raise error(
-            f"{what} this column{more}" + (f"; it has '{close}'" if close else ""),
+            what + (f"; it has '{close}'" if close else ""),
             file=table.file,
-            column=columns[0],
+            column=name,
             rows=table.count_rows(),
             site=site,
-            remedy=rename if close else unread,
+            remedy=rename if close else (UNMEASURED if missing else ""),
         )
     return {
         variable: ColumnReader(
