@@ -213,10 +213,8 @@ class CoordinatorFolder:
         """Enrol the sites of some requests; known ones renew certificates or keys.
 
         The senders of the files were checked by another way. Returned is the approval to send, for
-        every site of the study: all of them change with it.
-
-        Raises:
-            PrivacyError: See `read_request`; nothing changes then.
+        every site of the study: all of them change with it. PrivacyError as in `read_request`;
+        nothing changes then.
         """
         requests = [self.read_request(path) for path in paths]
         if len({request.name.lower() for request in requests}) != len(requests):

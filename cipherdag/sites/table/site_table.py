@@ -294,8 +294,8 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
     marks = [each.name for each in (schema.intervention, schema.patient) if each is not None]
     measured = [column.name for column in schema.variables if site not in column.unmeasured_at]
     missing = [name for name in (*measured, *marks) if name not in positions]
-    known = {column.name for column in schema.columns}
-    extra = [name for name in table.names if name not in known]
+    in_schema = {column.name for column in schema.columns}
+    extra = [name for name in table.names if name not in in_schema]
     if missing or extra:
         name, *more = missing or extra
         close = nearest(name, sorted(extra)) if missing else None
