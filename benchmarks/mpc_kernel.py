@@ -28,8 +28,8 @@ from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import Relay
 from cipherdag.privacy.mpc.party import Party
-from cipherdag.privacy.mpc.relay import Relay
 
 SESSION, QUESTION = (hashlib.sha256(name).digest() for name in (b"session", b"question"))
 GRID, LARGEST_Z2 = 16, 40

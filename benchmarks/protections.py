@@ -13,12 +13,10 @@ import numpy as np
 from measuring import parser, timed, write_report
 
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.protection_kind import UNPROTECTED
+from cipherdag.privacy.protection_kind import BFV, MASKING, UNPROTECTED
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
 

@@ -54,15 +54,16 @@ from cipherdag.sites.study.study import (
     Study,
     StudySite,
     approve,
+    check_address,
     check_colluders,
     check_newcomer,
     check_request,
     check_study,
+    check_study_name,
     coordinator_fingerprint,
     sign_study,
 )
 from cipherdag.sites.study.study_files import read_file, write_file
-from cipherdag.sites.study.study_names import check_address, check_study_name
 
 VALID_DAYS = 90
 
@@ -212,10 +213,8 @@ class CoordinatorFolder:
         """Enrol the sites of some requests; known ones renew certificates or keys.
 
         The senders of the files were checked by another way. Returned is the approval to send, for
-        every site of the study: all of them change with it.
-
-        Raises:
-            PrivacyError: See `read_request`; nothing changes then.
+        every site of the study: all of them change with it. PrivacyError as in `read_request`;
+        nothing changes then.
         """
         requests = [self.read_request(path) for path in paths]
         if len({request.name.lower() for request in requests}) != len(requests):

@@ -161,10 +161,8 @@ def open_checkpoint(
 def read_rounds(folder: Path) -> list[CheckpointRound]:
     """The saved rounds of a run, oldest first, without a truncated last line; or an OutputError."""
     path = folder / UNFINISHED / ROUNDS_FILE
-    try:
-        return read_entries(path, CheckpointRound)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} does not hold the rounds of a run") from error
+    unread = OutputError(f"{path} does not hold the rounds of a run")
+    return read_entries(path, CheckpointRound, unread)
 
 
 def data_digest(sites: Sequence[Site]) -> str:

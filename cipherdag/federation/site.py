@@ -9,7 +9,7 @@ from cipherdag.arrays import IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.noise import Keyed, unkeyed
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.study.study_names import check_site_name
+from cipherdag.sites.study.study import check_site_name
 from cipherdag.sites.table.site_table import SiteTable
 
 

@@ -26,7 +26,7 @@ from cipherdag.sites.drafts.overlap import (
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import same_rows, table_suspicions
-from cipherdag.sites.study.study_names import check_site_name
+from cipherdag.sites.study.study import check_site_name
 from cipherdag.sites.table.data_frame import parts_by
 from cipherdag.sites.table.names import check_column, normalise_name
 from cipherdag.sites.table.reading import open_table

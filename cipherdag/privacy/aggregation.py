@@ -31,13 +31,9 @@ class Segment:
 class Declaration:
     """Declares the values, the sites and the digest that a round's shares are summed for.
 
-    Attributes:
-        digest: Digest of the whole question, 32 bytes.
-        cohort_size: Number of sites asked.
-        segments: The values of an answer.
-        participants: Positions of the sites asked, ascending; all of the cohort when empty.
-        threshold: How many sites together can recover the self mask of one that left; 0 where
-            none ever can.
+    The digest is that of the whole question, 32 bytes. ``participants`` are the positions of the
+    sites asked, ascending; all of the cohort when empty. ``threshold`` sites together can recover
+    the self mask of one that left; with 0 none ever can.
     """
 
     digest: bytes
@@ -59,11 +55,9 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Sums over the sites asked.
+    """Sums over the sites asked, shape (length,); 0.0 or 1.0 in comparison segments.
 
-    Attributes:
-        values: Of shape (length,); 0.0 or 1.0 in comparison segments.
-        content: The words that they were read from, tags included, as sites check them.
+    ``content`` has the words that they were read from, tags included, as sites check them.
     """
 
     values: FloatVector = field(repr=False)

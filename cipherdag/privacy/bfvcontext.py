@@ -23,8 +23,7 @@ from cipherdag.privacy.homomorphic_mac import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, add, to_signed
 from cipherdag.privacy.secrecy import Secret, drawn
 
-MAX_SITES = 100
-"""Largest cohort that the noise budget is tested for."""
+MAX_SITES = 100  # largest cohort that the noise budget is tested for
 PLAINTEXT_MODULI: Moduli = (68719403009, 68719230977, 68719206401)
 """Plaintext primes, 1 modulo 8192, so that a ciphertext holds 4096 residues."""
 
@@ -32,8 +31,7 @@ _DEGREE = ROW_WORDS
 _PRIMES = (18014398509309953, 36028797018652673)
 """Coefficient primes, the last one for key switching: 109 bits together, which with ring degree
 4096 is 128 bits of security (Homomorphic Encryption Standard, 2018, table 1)."""
-_WIDTH = 7
-"""Bytes of a coefficient."""
+_WIDTH = 7  # bytes of a coefficient
 _CIPHERTEXT, _KEY = (_PRIMES[0],) * 2, _PRIMES
 """The primes of the polynomials of a ciphertext and of a secret key."""
 _BUDGET_BITS = 5
@@ -42,10 +40,7 @@ _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError, MemoryError)
 
 
 class BfvContext(Secret):
-    """The sites' shared secret keys, one for each plaintext prime.
-
-    One site makes it with `generate` and seals `secret_bytes` for the others.
-    """
+    """The sites' secret keys, one for each plaintext prime: one site makes and seals them."""
 
     __slots__ = ("_contexts",)
 
@@ -74,17 +69,8 @@ class BfvContext(Secret):
         keys = (context.secret_key().data.data() for context in self._contexts)
         return b"".join(_packed(key, _KEY) for key in keys)
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes that `secret_bytes` yields."""
-        return len(PLAINTEXT_MODULI) * _size(_KEY)
-
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
-        """Encrypt residues.
-
-        Words are residues, plane after plane, and lengths those of the planes. Up to 4096 residues
-        make a ciphertext of 57 kB.
-        """
+        """Encrypt residues, plane after plane, of these lengths; 4096 of them make 57 kB."""
         return drawn(lambda: self._encrypted(words, lengths))
 
     def _encrypted(self, words: WordVector, lengths: Sequence[int]) -> bytes:
@@ -99,10 +85,7 @@ class BfvContext(Secret):
         return b"".join(ciphertexts)
 
     def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
-        """Decrypt what `write` encrypted; raises ShareError where the bytes are of another form.
-
-        Bytes that were encrypted under another key decrypt to noise.
-        """
+        """Decrypt what `write` encrypted, under another key to noise; ShareError for odd bytes."""
         rows = list(_rows(lengths))
         ciphertexts = _coefficients(content, _CIPHERTEXT, len(rows))
         words = np.zeros(sum(lengths), dtype=np.uint64)
@@ -164,13 +147,9 @@ def _check_noise(context: Any, modulus: int) -> None:
         opened = np.array(total.decrypt(), dtype=np.int64)
     except _UNREADABLE:
         raise ProtectionError("a BFV context cannot encrypt and decrypt") from None
-    if opened.tolist() != [_centred(copies * residue, modulus) for residue in row.tolist()]:
+    expected = [(copies * residue + half) % modulus - half for residue in row.tolist()]
+    if opened.tolist() != expected:
         raise ProtectionError("a BFV context leaves too little noise budget")
-
-
-def _centred(whole: int, modulus: int) -> int:
-    residue = whole % modulus
-    return residue - modulus if residue > modulus // 2 else residue
 
 
 def _fresh(modulus: int) -> Any:

@@ -32,7 +32,6 @@ from cipherdag.privacy.residues import (
     Draw,
     Moduli,
     Packing,
-    capacity,
     from_whole,
     impossible,
     pack,
@@ -71,13 +70,10 @@ def encode(
 ) -> WordVector:
     """An answer as residues, plane after plane.
 
-    The answer has shape (declaration.length,), float64, finite, within its bounds; 0 or 1 in
-    comparison segments, whose nonzero words come from ``random_words``. Words have shape
-    (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus; heads are zero.
-
-    Raises:
-        BoundExceededError: Before anything is encoded, and without the value.
-        ParameterError: The declaration is impossible, or too large for the moduli.
+    The answer has shape (declaration.length,), float64, finite, within its bounds, else a
+    BoundExceededError without the value; 0 or 1 in comparison segments, whose nonzero words come
+    from ``random_words``. Words have shape (sum(plane_lengths(declaration, moduli)),), each below
+    its plane's modulus; heads are zero. Raises ParameterError as `plane_lengths`.
     """
     layout = _Layout.of(declaration, moduli)
     _check(answer, declaration)
@@ -135,18 +131,10 @@ def words_to_bytes(words: WordVector) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The layout of a declaration's values in planes, a function of public parameters only.
+    """The layout of a declaration's values in planes; all but the last two are given per segment.
 
-    Attributes:
-        lengths: Number of values, per segment.
-        compared: Whether it is a comparison, per segment.
-        bits: Resolution, per segment; 0 for comparisons.
-        totals: Largest sum over the cohort in units of the grid, per segment.
-        least: Smallest sum over the cohort, likewise.
-        counts: Number of residues of a value, per segment.
-        packings: How values share words in the first plane, per segment.
-        wide: Whether one site's integer may reach 2**63.
-        plane_lengths: Number of words in the plane of each modulus.
+    ``totals`` and ``least`` bound sums over the cohort in units of the grid, ``counts`` says how
+    many residues a value has, and ``wide`` whether one site's integer may reach 2**63.
     """
 
     lengths: tuple[int, ...]
@@ -234,7 +222,7 @@ def _packing(segment: Segment, n_sites: int, bound: int, count: int, modulus: in
 
 def _residues_needed(total: int, moduli: Moduli) -> int:
     for count in range(1, len(moduli) + 1):
-        if total <= MAX_TOTAL and 2 * total < capacity(moduli[:count]):
+        if total <= MAX_TOTAL and 2 * total < math.prod(moduli[:count]):
             return count
     raise ParameterError(
         "a segment's bound and resolution are too large to sum over the cohort",

@@ -50,8 +50,6 @@ class MacKey(Secret):
 
     __slots__ = ("_key",)
 
-    secret_size = KEY_BYTES
-
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise KeyAgreementError(f"a sum key has {KEY_BYTES} bytes")

@@ -61,8 +61,7 @@ MOST_COMPLETE: Final = 300
 """Up to this number of sites every two share a key if no sparse graph is safe enough."""
 TENTH: Final = 10
 """A sparse graph allows for one colluding site in ten at least, whatever the plan says."""
-TWENTIETH: Final = 20
-"""A sparse graph allows for one leaving site in twenty at least."""
+TWENTIETH: Final = 20  # a sparse graph allows for one leaving site in twenty at least
 _SURE: Final = 2.0**-FAILURE_BITS
 
 
@@ -70,9 +69,7 @@ _SURE: Final = 2.0**-FAILURE_BITS
 class KeyGraph:
     """The graph of the pairs of sites that share a key.
 
-    Attributes:
-        ring: The sites' positions in the cohort, around the ring.
-        degree: Number of sites that each shares a key with: even, or n - 1 for all others.
+    Each shares one with ``degree`` others, an even number, or all, around a ring of positions.
     """
 
     ring: tuple[int, ...]
@@ -131,14 +128,10 @@ class KeyBounds:
         """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
 
         Whatever a plan declares, at least a tenth of the sites are assumed to collude and a
-        twentieth to leave: who writes the plan does not choose how thin the graph is.
-
-        Returns:
-            None, for a key between every two sites, where it takes more than `most_neighbours` keys
-            a site and there are at most `MOST_COMPLETE` sites.
-
-        Raises:
-            ParameterError: It takes more keys, and there are more sites; or all collude, or leave.
+        twentieth to leave: who writes the plan does not choose how thin the graph is. None, for a
+        key between every two sites, where it takes more than `most_neighbours` keys a site and
+        there are at most `MOST_COMPLETE` sites. ParameterError where there are more sites; or all
+        collude, or leave.
         """
         if not 0 <= colluders < n_sites > leaving >= 0:
             raise ParameterError("as many sites collude, or leave, as there are")

@@ -20,12 +20,10 @@ from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, total, uniform
 from cipherdag.privacy.secrecy import Secret
 
-COUNTER_BYTES = 16
-"""Length of the counter that a stream starts at."""
+COUNTER_BYTES = 16  # length of the counter that a stream starts at
 CHUNK_WORDS = 1 << 18
 """Words of all streams together masked at a time, so that they stay in the processor's cache."""
 
-_KEY_BYTES = 32
 _FROM_ZERO = CTR(bytes(COUNTER_BYTES))
 
 
@@ -33,8 +31,6 @@ class Keystream(Secret):
     """A stream of uniform words, from counter zero on."""
 
     __slots__ = ("_encryptor",)
-
-    secret_size = _KEY_BYTES
 
     def __init__(self, key: bytes) -> None:
         self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()

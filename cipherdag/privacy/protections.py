@@ -1,10 +1,7 @@
 """The protections by name: nothing is offered that is not in this file, and nothing falls back.
 
-A new one is a file that declares what it is, as `masking` does, and a line here. The names alone
+A new one is a file that declares what it is, as `MASKING` does, and a line here. The names alone
 cost no import of numpy or TenSEAL: what a protection computes with comes in when a side is made.
-
-Leaks:
-    See each protection.
 """
 
 from collections.abc import Mapping
@@ -15,11 +12,7 @@ from typing import Final
 from cipherdag.errors import ProtectionError
 from cipherdag.privacy.protection_kind import ProtectionKind
 
-_FILES = (
-    "masking",
-    "bfv",
-    "protection_kind",
-)
+_FILES = ("protection_kind",)
 PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType(
     {
         kind.name: kind

@@ -1,23 +1,20 @@
 """Vectors of residues, and whole numbers too large for one residue as several (RNS).
 
 A whole number x with ``2 * |x| < m_0 * m_1 * ...`` is given by its residues modulo the pairwise
-coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means adding residues. Unlike
-digits with carries, the residues of a sum say nothing beyond the sum.
-
-Every modulus is at most 2**56, so that all arithmetic stays inside 64-bit words.
+coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means adding residues. The
+residues of a sum say nothing beyond the sum. Every modulus is at most 2**56, so that all arithmetic
+stays inside 64-bit words.
 
 Several small sums share a word (`Packing`), as digits of a base that no sum over the cohort
 reaches. A site's number is x with -b <= x <= b, or 0 <= x <= b, and n sites answer. So x + b, or x,
-is a digit of any base above 2 n b, or n b, and so is the sum of all sites' digits: adding words
-adds digits, and nothing is carried. The digits of a sum of words say no more than the sums.
+is a digit of any base above 2 n b, or n b, and so is the sum of all sites' digits: nothing is
+carried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +42,7 @@ def system_words(count: int) -> WordVector:
 
 
 def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> WordVector:
-    """Uniform residues by rejection sampling, shape (count,), without bias.
-
-    ``draw`` yields so many uniform 64-bit words; the same words give the same residues.
-    """
+    """Uniform residues by rejection, shape (count,), of 64-bit words that ``draw`` yields."""
     shift = shift_to(modulus)
     residues = np.empty(0, dtype=np.uint64)
     while residues.size < count:
@@ -146,11 +140,6 @@ def recombine(residues: list[WordVector], moduli: Moduli) -> NDArray[np.object_]
     return whole
 
 
-def capacity(moduli: Moduli) -> int:
-    """Number of whole numbers that residues modulo all of them distinguish."""
-    return reduce(mul, moduli, 1)
-
-
 def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> IntegerVector:
     """Products of residues, each less than 64 moduli from its residue."""
     # the quotient in floating point is off by less than 64, so the wrapped rest fits 63 bits
@@ -169,10 +158,8 @@ def _whole(numbers: IntegerVector | WordVector, modulus: int) -> IntegerVector |
 class Packing:
     """The layout of one segment's numbers in words: number k + j * words is digit j of word k.
 
-    Attributes:
-        base: More than the largest sum of digits.
-        lowest: The least number of a site, at most 0.
-        digits: How many share a word, at least 1; one by itself stays the residue that it is.
+    ``base`` is more than the largest sum of digits, ``lowest`` the least number of a site, at most
+    0. ``digits`` share a word, at least 1; one by itself stays the residue that it is.
     """
 
     length: int
@@ -206,7 +193,7 @@ class Packing:
         return packed
 
     def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector | None:
-        """The sums over that many sites, residues; AggregateRangeError at a word too large."""
+        """The sums over that many sites, residues; None at a word too large."""
         if self.digits == 1:
             return words
         values, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False
@@ -233,11 +220,7 @@ def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> Wor
 def unpack(
     words: WordVector, packings: Sequence[Packing], modulus: int, n_sites: int
 ) -> WordVector:
-    """The sums of all numbers over that many sites, residues.
-
-    Raises:
-        AggregateRangeError: A word has more than its digits; names the segment.
-    """
+    """The sums over that many sites; AggregateRangeError names where a word has more."""
     parts = np.split(words, np.cumsum([packing.words for packing in packings]))
     values = parts[-1:]
     for segment, (packing, part) in enumerate(zip(packings, parts, strict=False)):

@@ -29,7 +29,6 @@ from cipherdag.arrays import WordVector
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.keys.pairkeys import (
-    KEY_BYTES,
     PairKey,
     derive_each,
     encode_position,
@@ -74,17 +73,11 @@ class RoundMasks(Secret):
         self._escrow: tuple[bytes, ...] = ()
         self._released = False
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all pair keys and of the seed of the current round."""
-        return KEY_BYTES * len(self._pair_keys) + len(self._self_seed)
-
     def check(self, declaration: Declaration) -> None:
         """Refuse a declaration that this site must not mask for.
 
-        Raises:
-            CohortError: It leaves this site out, names unknown sites, or contradicts itself.
-            ReplayError: This site already masked something for its digest.
+        CohortError where it leaves this site out, names unknown sites, or contradicts itself,
+        ReplayError where this site already masked something for its digest.
         """
         sites = declaration.sites
         if list(sites) != sorted(set(sites)) or declaration.cohort_size != len(sites):
@@ -101,10 +94,7 @@ class RoundMasks(Secret):
     ) -> None:
         """Mask words in place for a new digest; the seed of the digest before is forgotten.
 
-        Words are residues, plane after plane. Every masked one is uniform, whatever it was.
-
-        Raises:
-            CohortError, ReplayError: As `check`.
+        Words are residues, plane after plane; every masked one is uniform. Raises as `check`.
         """
         self.check(declaration)
         self._shared.add(declaration.digest)
@@ -131,9 +121,7 @@ class RoundMasks(Secret):
         """A sealed piece of b_i for each of the sites asked that share a key, in their order.
 
         Asked again it returns the same pieces; with a threshold of 0 there are none.
-
-        Raises:
-            OpeningRefusedError: The question is not the last one.
+        OpeningRefusedError where the question is not the last one.
 
         Leaks:
             Nothing to fewer than ``declaration.threshold`` of the other sites together.
@@ -151,8 +139,7 @@ class RoundMasks(Secret):
     def unmask(self, declaration: Declaration) -> bytes:
         """The seed of this site's self mask, b_i: 32 bytes, the same whenever it is asked.
 
-        Raises:
-            OpeningRefusedError: The question is not the last one.
+        OpeningRefusedError where the question is not the last one.
 
         Leaks:
             With the seeds of all other sites asked, the sum.
@@ -162,16 +149,12 @@ class RoundMasks(Secret):
         return self._self_seed
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
-        """This site's piece of the self mask of a site that left before it released it.
+        """This site's piece of the self mask of a site that left before it released it, 52 bytes.
 
-        The piece is what that site had sealed for this one; returned is a share of `secretsharing`,
-        52 bytes.
-
-        Raises:
-            OpeningRefusedError: This site released no seed for this question yet, or the site is
-                not another one that was asked.
-            KeyAgreementError: The piece was altered, or sealed for another site or question.
-            ShareError: The site had sealed something else.
+        ``piece`` is what that site had sealed for this one: a share of `secretsharing`, else
+        ShareError; KeyAgreementError where it was altered, or sealed for another site or question.
+        OpeningRefusedError where this site released no seed for this question yet, or the site is
+        not another one that was asked.
 
         Leaks:
             With ``declaration.threshold - 1`` others' pieces, the b that the sum needs anyway.
@@ -210,9 +193,7 @@ def strip_masks(
     """Take from a sum over the sites asked, in place, the masks that do not cancel in it.
 
     Words are reduced, plane after plane; seeds are those of `RoundMasks.unmask`, by position.
-
-    Raises:
-        ShareError: The seeds are not those of the sites asked, or one is malformed.
+    ShareError where they are not those of the sites asked, or one is malformed.
 
     Leaks:
         The sum, to whoever has all seeds.
@@ -228,9 +209,8 @@ def strip_masks(
 def rebuild_seed(pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
     """The seed of a site that left, from the pieces that others recovered, by position.
 
-    Raises:
-        ShareError: There are fewer pieces than the threshold, one is malformed or altered, or one
-            is of a site that was not asked.
+    ShareError where there are fewer pieces than the threshold, or one is malformed, altered, or of
+    a site that was not asked.
 
     Leaks:
         The b of that site, which the sum needs.

@@ -1,19 +1,16 @@
 """Secrets: what holds one is not shown, copied or pickled; and all that is drawn at random.
 
-Nor does a process that holds one leave its memory behind when it crashes: `leave_no_core`.
-
 A site that has to go on after its process was killed makes its keys and masks again: `recorded`
 writes down what is drawn while it answers a message, and `repeated` gives back the same when the
 message is answered once more. Elsewhere nothing is written down.
 
 Leaks:
-    ``repr`` shows the type and the size of the secret; nothing shows its content. Whoever reads
-    what was drawn computes the keys and masks of the session that it was drawn for.
+    ``repr`` shows the type of the secret; nothing shows its content. Whoever reads what was drawn
+    computes the keys and masks of the session that it was drawn for.
 """
 
 import os
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -22,18 +19,13 @@ from typing import NoReturn
 from cipherdag.errors import SessionLostError
 
 
-class Secret(ABC):
+class Secret:
     """Keeps its secret in slots, so that there is no ``__dict__`` to dump."""
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}, {self.secret_size} secret bytes>"
+        return f"<{type(self).__name__}, a secret>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} holds a secret: it is not copied or pickled")
@@ -45,10 +37,7 @@ def open_to_others(mode: int) -> bool:
 
 
 def leave_no_core() -> None:
-    """Let a crash of this process, or of one that it starts, write no memory to a disk.
-
-    It does nothing where the platform knows no such limit.
-    """
+    """Let a crash of this process and those it starts leave no memory on a disk, if possible."""
     with suppress(ImportError):
         import resource
 

@@ -59,10 +59,6 @@ class Carrier(Protocol):
 class SiteCarrier(Carrier, Protocol):
     """A site's end: it writes words as bytes that travel, and reads a sum of such bytes."""
 
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes that it holds."""
-
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Words of planes of these lengths, as bytes that travel."""
 
@@ -88,7 +84,6 @@ class WordCarrier:
     """
 
     opened_by_site = False
-    secret_size = 0
     moduli: Moduli = WORD_MODULI
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
@@ -139,20 +134,11 @@ class SiteAggregation(Secret):
         self._carrier = carrier
         self._opened: tuple[bytes, bytes] | None = None
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the pair keys, the seed, and the keys of MAC and carrier together."""
-        masks = 0 if self._masks is None else self._masks.secret_size
-        return masks + self._sum_key.secret_size + self._carrier.secret_size
-
     def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,).
 
-        Raises:
-            BoundExceededError: A value is not finite or lies outside its bound.
-            CohortError: The declaration leaves this site out, names one without a pair key, or
-                contradicts itself.
-            ReplayError: This site already shared something for this digest.
+        BoundExceededError where a value is not finite or lies outside its bound; else as
+        `RoundMasks.check`.
 
         Leaks:
             Nothing without the seeds that `unmask` releases; the answer, where nothing is masked.
@@ -186,17 +172,14 @@ class SiteAggregation(Secret):
     def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
         """The sum, decrypted and stripped of its masks, 8 bytes a residue.
 
-        Asked again for the same ciphertext and seeds it returns the same bytes.
-
         ``combined`` is what `CoordinatorAggregation.combine` yields, ``seeds`` what `unmask` does.
+        Asked again for the same ones it returns the same bytes.
 
         Raises:
-            OpeningRefusedError: The coordinator opens the sum itself, the question is not the last
-                one, this site did not release its own seed for it, the seeds are not those of the
-                sites asked, another ciphertext was opened before, or it is not the sum of the
-                sites' shares.
-            ShareError: The ciphertext is cut short, of other parameters, or not one at all; or
-                seeds are malformed.
+            OpeningRefusedError: The coordinator opens the sum itself, this site released no seed
+                for the question, or another sum was opened for it; or this one is not over the
+                sites asked.
+            ShareError: The ciphertext or a seed is malformed.
 
         Leaks:
             The aggregate, to the coordinator and to this site.
@@ -224,26 +207,20 @@ class SiteAggregation(Secret):
     def accept(self, content: bytes, declaration: Declaration) -> FloatVector:
         """The sums that the coordinator says were opened, of shape (declaration.length,).
 
-        Raises:
-            ForgedSumError: They are not the sums of what the sites asked shared.
-            ShareError: The words are cut short or too long.
-            AggregateRangeError: A site declared one range and answered beyond.
+        ForgedSumError where they are not the sums of what the sites asked shared, ShareError where
+        words are missing, AggregateRangeError where a site declared one range and answered beyond.
         """
-        self._check_tags(content, declaration)
-        return decode(content, declaration, self._carrier.moduli).values
-
-    def accepts_as(self, other: SiteAggregation) -> bool:
-        """Whether both accept the same sums, since they hold the same key."""
-        same_words = self._carrier.moduli == other._carrier.moduli
-        return self._sum_key.same_as(other._sum_key) and same_words
-
-    def _check_tags(self, content: bytes, declaration: Declaration) -> None:
-        """Raise ForgedSumError or ShareError unless the words are the sums of all sites' words."""
         moduli = self._carrier.moduli
         lengths = plane_lengths(declaration, moduli)
         words = words_from_bytes(content, sum(lengths))
         n_sites = len(declaration.sites)
         self._sum_key.check(words, lengths, moduli, declaration.digest, n_sites=n_sites)
+        return decode(content, declaration, moduli).values
+
+    def accepts_as(self, other: SiteAggregation) -> bool:
+        """Whether both accept the same sums, since they hold the same key."""
+        same_words = self._carrier.moduli == other._carrier.moduli
+        return self._sum_key.same_as(other._sum_key) and same_words
 
     def _decrypted(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
@@ -264,9 +241,7 @@ class SiteAggregation(Secret):
 class CoordinatorAggregation:
     """The coordinator's side of one protection; it holds no key.
 
-    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
-
-    ``masked`` says whether the sites mask the words.
+    ``opened_by_site``: a site first opens what `combine` yields; ``masked``: sites mask the words.
     """
 
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:
@@ -280,21 +255,13 @@ class CoordinatorAggregation:
         carrier.check(share, plane_lengths(declaration, carrier.moduli))
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """Add the shares of all sites asked, given by position.
-
-        Raises:
-            ShareError: A share is missing, of a site that was not asked, of another length than
-                declared, of other parameters, or not reduced.
-        """
+        """Add the shares of all sites asked; ShareError if one is missing, or as `check`."""
         require_all(shares, declaration)
         carrier = self._carrier
         return carrier.add(shares, plane_lengths(declaration, carrier.moduli))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The seed of a site that left, from the pieces that others recovered.
-
-        Empty where nothing is masked: the sum needs no seed then.
-        """
+        """The seed of a site that left, from others' pieces; empty where nothing is masked."""
         return rebuild_seed(pieces, declaration) if self._masked else b""
 
     def open(

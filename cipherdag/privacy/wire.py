@@ -28,19 +28,19 @@ def encode(body: Body) -> bytes:
 
 def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyType:
     """Decode strictly, or raise MalformedMessageError, which quotes no content."""
+    named = getattr(kind, "__name__", kind)  # a union of messages has none
     if most is not None and len(body) > most:
-        raise MalformedMessageError(f"the bytes are too many for a {kind.__name__}")
+        raise MalformedMessageError(f"the bytes are too many for a {named}")
     try:
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        raise MalformedMessageError(f"the bytes are not a valid {kind.__name__}") from None
+        raise MalformedMessageError(f"the bytes are not a valid {named}") from None
 
 
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 """Limit of one message to a site, or of one reply; a longer one is refused unread."""
 
-MAX_OPERATION_BYTES: Final = 64
-"""Limit of the name of a message's operation."""
+MAX_OPERATION_BYTES: Final = 64  # limit of the name of a message's operation
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:

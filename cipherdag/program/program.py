@@ -36,8 +36,7 @@ def plan_facts(
 ) -> Facts:
     """What the program of a plan knows before its first question, wherever it runs.
 
-    ``labels`` and ``determined``, which variables follow from others by the schema, are for
-    algorithms that read them.
+    ``labels`` and ``determined`` (what follows from others) are for algorithms that read them.
     """
     return Facts(
         n_variables,
@@ -55,11 +54,8 @@ def plan_facts(
 class Program:
     """The program of a run at one party.
 
-    Attributes:
-        replay: The run, step by step.
-        facts: What the program knew before its first question.
-        algorithm: The plan's algorithm; None where a function of this process asks the questions.
-        earlier: Questions and sums of earlier sessions, where this run resumes them.
+    ``facts`` are what it knew before its first question; there is no ``algorithm`` where a function
+    of this process asks. ``earlier`` has questions and sums of sessions that this run resumes.
     """
 
     replay: Replay[Any] = field(repr=False)
@@ -90,10 +86,8 @@ Programs = Callable[[Plan, Facts], Program]
 def installed_program(plan: Plan, facts: Facts) -> Program:
     """The algorithm of a plan, as this site has it.
 
-    Raises:
-        ParameterError: The algorithm is not installed, a parameter is unknown or out of range, or
-            sites lack variables that it needs.
-        ProgramMismatchError: The algorithm is installed in another version.
+    ParameterError where it is not installed, a parameter is unknown or out of range, or sites lack
+    variables that it needs; ProgramMismatchError where it is another version.
     """
     if plan.program != program_digest(plan.algorithm):
         raise ProgramMismatchError(f"'{plan.algorithm}' is another program here than in the plan")
@@ -110,14 +104,11 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
 
 @dataclass(slots=True)
 class SharedProgram(Generic[Outcome]):
-    """One run of a generator that the coordinator and the sites of this process share.
+    """One run of a generator, which ``ask`` makes, by coordinator and sites of this process.
 
     The first party that asks for it makes it from its facts; all parties have the same facts.
-
-    Attributes:
-        ask: Makes the generator.
-        names: The variables, which everybody in this process may know.
-        earlier: What was opened before this run was stopped and taken up again.
+    Everybody in this process may know the ``names`` of variables. ``earlier`` sums were opened
+    before this run was stopped and taken up again.
     """
 
     ask: Asking[Outcome]

@@ -24,14 +24,11 @@ EarlierSum = tuple[bytes, FloatVector, int]
 
 
 class Replay(Generic[Outcome]):
-    """One run of a generator.
+    """One run of a generator, which yields questions, receives sums and returns an outcome.
 
     Parties of one process may share it: the first that comes to a step runs the generator. The
-    others get the same question if they bring the same sum, and else an error.
-
-    Args:
-        asking: Yields questions, receives sums and returns an outcome.
-        present: Tells the generator how many sites the last sum covers, if it asks.
+    others get the same question if they bring the same sum, and else an error. ``present`` tells
+    the generator how many sites the last sum covers, if it asks.
     """
 
     def __init__(
@@ -50,17 +47,12 @@ class Replay(Generic[Outcome]):
         self._lock = Lock()
 
     def advance(self, step: int, sums: FloatVector | None, n_sites: int = 0) -> Question | None:
-        """The question of a step, or None where the program has ended.
+        """The question of a step, 1 for the first, or None where the program has ended.
 
-        Args:
-            step: 1 for the first question.
-            sums: The sum of the answers to the question before; None for the first.
-            n_sites: How many sites that sum covers.
-
-        Raises:
-            ReplayError: The step is neither the next one nor the last.
-            InconsistentQuestionError: Another party came to this step with another sum.
-            Exception: What the program raised, now or at an earlier step.
+        ``sums`` is the sum of the answers to the question before, over ``n_sites`` sites; None for
+        the first. ReplayError where the step is neither the next one nor the last,
+        InconsistentQuestionError where another party came to it with another sum; and what the
+        program raised, now or earlier.
         """
         with self._lock:
             if self._failure is not None:
@@ -79,11 +71,7 @@ class Replay(Generic[Outcome]):
             return self._question
 
     def go_past(self, earlier: Sequence[EarlierSum]) -> tuple[OpenedSum, ...]:
-        """Feed the generator earlier sums, oldest first; the question after them becomes step 1.
-
-        Raises:
-            OutputError: The program asks other questions than the earlier ones.
-        """
+        """Feed earlier sums, oldest first, before step 1; OutputError for other questions."""
         opened: list[OpenedSum] = []
         question = self.advance(1, None) if earlier else None
         for step, (content, sums, n_sites) in enumerate(earlier, start=2):

@@ -26,10 +26,8 @@ class FinishedRun(Generic[Outcome]):
         outcome: What the algorithm concluded; it speaks of positions in ``facts.names``.
         facts: What the algorithm knew before its first question.
         rounds: The rounds that ended in a sum.
-        dropouts: The sites that left.
         bytes_sent_per_site: Bytes that left each site, the set-up included.
         heads: The last record of every ledger that was reported, by site.
-        seconds: How long it took.
         keys: A sentence on which sites shared keys; empty where every two sites did.
         ledgers: Every site's ledger, line by line, where the sites are in this process.
     """
@@ -66,12 +64,9 @@ def carry_out(
     """Open a session, carry its plan out by what ``programs`` makes of it, and close it.
 
     ``opened`` opens the session in place of `Session.open`, and says how many variables it has.
-
-    Raises:
-        PrivacyError: A site refused, or a message was altered.
-        SiteNotReadyError: A site failed in its own computation.
-        SiteUnreachableError: A site did not answer.
-        ResultMismatchError: The sites came to another result than this coordinator.
+    PrivacyError where a site refused or a message was altered, SiteNotReadyError or
+    SiteUnreachableError where a site failed in its own computation or was silent,
+    ResultMismatchError where the sites came to another result than this coordinator.
     """
     began = time.perf_counter()
     n_variables = (opened or session.open)()

@@ -13,8 +13,7 @@ from cryptography.x509.oid import NameOID
 
 HANDSHAKE_S = 3.0
 MOST_LETTERS = 64
-AUTHORITY_OF = "coordinator"
-"""The organisation that a study's authority names in its certificates."""
+AUTHORITY_OF = "coordinator"  # the organisation that a study's authority names in its certificates
 
 
 def shown_certificate(connection: socket.socket) -> bytes:

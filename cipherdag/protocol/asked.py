@@ -31,18 +31,11 @@ Origin: TypeAlias = tuple[bytes, int, int]
 class Line(Body, frozen=True):
     """The bits of one batch, with what it was bound to.
 
-    Attributes:
-        run: Digest of the run's plan and keys, 32 bytes.
-        content: Digest of the question that the plan asked.
-        sums: Digest of all that was opened before it in that run.
-        step: Which question of the plan it was.
-        attempt: Which round.
-        sites: Positions of the sites that were asked.
-        predicates: Digest of what was compared.
-        names: The names of the bits.
-        bits: Packed.
-        dealt: Digest of what was dealt.
-        signatures: Of both computing parties; empty for one that did not sign.
+    ``run`` is the digest of the run's plan and keys, ``content`` that of the question that the plan
+    asked at this ``step``, ``sums`` that of all that was opened before it, ``predicates`` that of
+    what was compared, and ``dealt`` that of what was dealt. ``attempt`` is the round, and ``sites``
+    the positions of those that were asked. ``signatures`` are of both computing parties; empty for
+    one that did not sign.
     """
 
     run: bytes
@@ -75,13 +68,11 @@ def secure_question(content: bytes, sums: bytes, names: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The cohort's rows that bits are about, by the sites' digests of them, and keys to check bits.
+    """The cohort's rows that bits are about, and keys to check bits.
 
-    Attributes:
-        digest: Over the cohort and all sites' digests of their rows, 32 bytes.
-        run: Digest of this run's plan and keys, 32 bytes.
-        roles: Which sites compute the bits, the same in every run of the cohort.
-        identities: The pinned keys of the cohort's sites.
+    ``digest`` is over the cohort and all sites' digests of their rows, and ``run`` over this run's
+    plan and keys, 32 bytes each. ``roles`` are the same in every run of the cohort, whose sites
+    have these pinned ``identities``.
     """
 
     digest: bytes
@@ -220,8 +211,7 @@ class Recall:
         known: Which bits both computing parties signed.
         rest: The question that asks for all other bits; None where there are none.
         positions: Which bits of the whole question ``rest`` asks for.
-        names: The names of the bits of ``rest``; empty where no record is kept.
-        every: The names of all bits of the whole question; empty where no record is kept.
+        names, every: The names of the bits of ``rest``, and of all; empty where no record is kept.
     """
 
     said: NDArray[np.int8]
@@ -237,9 +227,8 @@ class Recall:
     ) -> Recall:
         """What is known by the lines that came with a question, and what is to be asked.
 
-        Raises:
-            MalformedMessageError: A line is none.
-            ForgedSumError: It is not signed for these rows; or no record is kept.
+        MalformedMessageError where a line is none, ForgedSumError where it is not signed for these
+        rows, or no record is kept.
         """
         if not context.digest:
             if told:
@@ -258,8 +247,7 @@ class Recall:
     def lacks(self, record: Answers, sites: tuple[int, ...]) -> list[Line]:
         """All lines in a site's record of runs that found bits which were not sent to it.
 
-        Raises:
-            ForgedSumError: The record has another value of a bit that was sent.
+        ForgedSumError where the record has another value of a bit that was sent.
         """
         bits, whole, lines = record.of(self.every, sites)
         both = (bits != UNKNOWN) & (self.said != UNKNOWN)

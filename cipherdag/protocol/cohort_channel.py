@@ -4,8 +4,9 @@ Leaks:
     Nothing beyond the messages: who is written to, when, and how long the replies are.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from cipherdag import errors
@@ -50,6 +51,7 @@ class Replies(Generic[Reply]):
     failures: dict[int, str]
 
 
+@dataclass(slots=True)
 class CohortChannel:
     """Exchanges one kind of message with some sites of a cohort, each known by its position in it.
 
@@ -57,27 +59,18 @@ class CohortChannel:
     which the sites pin; ``states`` are those that the sites may be in, by `protocol.states`.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        identity: SigningIdentity,
-        cohort: tuple[Member, ...],
-        *,
-        session: bytes,
-        timeout_s: float,
-    ) -> None:
-        self._engine = engine
-        self._identity = identity
-        self._cohort = cohort
-        self._session = session
-        self._timeout_s = timeout_s
-        self._bytes = dict.fromkeys(range(len(cohort)), 0)
-        self.states = frozenset({State.CLOSED})
+    engine: Engine
+    identity: SigningIdentity = field(repr=False)
+    cohort: tuple[Member, ...]
+    session: bytes
+    timeout_s: float
+    states: frozenset[State] = frozenset({State.CLOSED})
+    _bytes: Counter[int] = field(default_factory=Counter)
 
     @property
     def bytes_received(self) -> dict[str, int]:
         """Bytes that came from each site so far, by name."""
-        return {self._cohort[position].name: count for position, count in self._bytes.items()}
+        return {member.name: self._bytes[site] for site, member in enumerate(self.cohort)}
 
     def bytes_since(self, before: Mapping[str, int]) -> dict[str, int]:
         """Bytes that came from each site since `bytes_received` was ``before``."""
@@ -88,11 +81,10 @@ class CohortChannel:
     ) -> Replies[Reply]:
         """Send each site, by position, its message and read the replies, of one ``kind``.
 
-        Raises:
-            PrivacyError: No site admits the message now, so none is sent; see `states.refusal`.
-            SignatureError: A reply is not signed by its site; nothing goes on after that.
-            CipherdagError: The error that a site's refusal names; of several refusals the first
-                that does not wait for a person.
+        As `states.refusal` where no site admits the message now, so that none is sent.
+        SignatureError where a reply is not signed by its site; nothing goes on after that. Else the
+        error that a site's refusal names; of several refusals the first that does not wait for a
+        person.
         """
         following = check_turn(self.states, operation)
         sealed: dict[int, bytes] = {}
@@ -101,18 +93,18 @@ class CohortChannel:
             # one signature serves all sites that get the same message
             if id(body) not in sealed:
                 sealed[id(body)] = seal_envelope(
-                    self._identity,
-                    session=self._session,
+                    self.identity,
+                    session=self.session,
                     sender=COORDINATOR,
                     topic=operation,
                     body=body,
                 )
-            messages[self._cohort[position].name] = sealed[id(body)]
-        replies = self._engine.call(operation, messages, timeout_s=self._timeout_s)
+            messages[self.cohort[position].name] = sealed[id(body)]
+        replies = self.engine.call(operation, messages, timeout_s=self.timeout_s)
         outcome: Replies[Reply] = Replies({}, {}, {})
         refusals: list[errors.CipherdagError] = []
         for position in bodies:
-            member = self._cohort[position]
+            member = self.cohort[position]
             reply = replies.get(member.name)
             if not isinstance(reply, bytes):
                 outcome.failures[position] = "no reply" if reply is None else reply.reason
@@ -145,7 +137,7 @@ class CohortChannel:
             body = open_envelope(
                 envelope,
                 identity=member.identity,
-                session=self._session,
+                session=self.session,
                 sender=member.name,
                 topic="refusal" if refused else topic,
             )
@@ -158,10 +150,7 @@ class CohortChannel:
 
 
 def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
-    """The error that a site's refusal names, as this side's own exception.
-
-    A text that is too long, or that would steer the terminal it is shown on, is left out.
-    """
+    """A site's refusal as an error here, without a text that is long or steers a terminal."""
     kind = getattr(errors, refusal.error, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cipherdag.errors import writing
+from cipherdag.errors import CipherdagError, writing
 from cipherdag.pages.files import from_json, replace_file
 
 OWNER_ONLY = 0o600
@@ -30,11 +30,7 @@ def make_folder(path: Path) -> None:
 
 
 def append(path: Path, lines: bytes) -> None:
-    """Append lines to a file, made with mode 0600 where there is none, and see them to the disk.
-
-    Raises:
-        OutputError: The file cannot be written, as on a full disk; it ends where it ended before.
-    """
+    """Append lines to a file of mode 0600, on the disk whole or, with an OutputError, not."""
     with writing(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
@@ -55,18 +51,18 @@ def append_entries(path: Path, *entries: msgspec.Struct) -> None:
     append(path, b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
 
 
-def read_entries(path: Path, kind: Any) -> list[Any]:
+def read_entries(path: Path, kind: Any, unread: CipherdagError) -> list[Any]:
     """The entries of a file of `append_entries`, of one type, oldest first; none without a file.
 
-    A last line that a crash cut short is cut off the file, if all others are entries.
-
-    Raises:
-        OSError: The file cannot be read, or its last line not be cut off.
-        ValueError: A line is not an entry of this type.
+    A last line that a crash cut short is cut off the file: what it records had not left. Raises
+    ``unread`` where the file cannot be read, or a line before it is no entry of this type.
     """
-    content = path.read_bytes() if path.exists() else b""
-    end = content.rfind(b"\n") + 1
-    entries = [from_json(line, kind) for line in content[:end].splitlines()]
-    if end < len(content):
-        os.truncate(path, end)
+    try:
+        content = path.read_bytes() if path.exists() else b""
+        end = content.rfind(b"\n") + 1
+        entries = [from_json(line, kind) for line in content[:end].splitlines()]
+        if end < len(content):
+            os.truncate(path, end)
+    except (OSError, ValueError) as error:
+        raise unread from error
     return entries

@@ -46,12 +46,7 @@ class ForwardProxy:
         return f"ForwardProxy({self.host}:{self.port}, of {self.variable})"
 
     def connect(self, host: str, port: int, *, timeout_s: float) -> socket.socket:
-        """A connection to a host behind the proxy.
-
-        Raises:
-            ProxyRefusedError: The proxy does not hand on to it.
-            OSError: The proxy cannot be reached.
-        """
+        """A connection behind the proxy; ProxyRefusedError if it refuses, OSError if it is away."""
         asked = f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n"
         if self.authorization:
             asked += f"Proxy-Authorization: {self.authorization}\r\n"

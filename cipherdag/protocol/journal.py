@@ -1,10 +1,9 @@
 """A coordinator writes a session down: its journal, and digests of the replies that it received.
 
 So a crash loses no round and repeats none, and each site's ledger can be held against the digests.
-A journal holds public parameters and sums only. After a crash the run goes on from it: finished
-rounds are not asked again, and an unfinished one is asked again by the same bytes, to which the
-sites give the same replies. So no question gets another digest by a crash; only a round that was
-given up is asked again, under the next number.
+After a crash finished rounds are not asked again, and an unfinished one is asked again by the same
+bytes, to which the sites give the same replies; only a round that was given up is asked again under
+the next number.
 
 Leaks:
     Whoever reads the digests learns who answered what, and how long; whoever reads the journal
@@ -15,7 +14,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -53,10 +52,7 @@ class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
-    """A round ended without a sum: which sites go on, by position, and who left since the last one.
-
-    ``known`` are bits of its question that sites had found before, for the next round.
-    """
+    """A round without a sum: who goes on, who left since the last, and bits found before."""
 
     number: int
     present: tuple[int, ...]
@@ -79,8 +75,7 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="open
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
     """A round's sum, the positions of the sites that go on, and the round's report.
 
-    ``values`` is the sum, or the verdicts, as little-endian float64, ``opened`` what the sites
-    check, packed.
+    ``values`` is the sum, or verdicts, as little-endian float64; ``opened``, packed, sites check.
     """
 
     content: bytes
@@ -88,14 +83,6 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
     values: bytes
     opened: bytes
     report: RoundReport
-
-    @classmethod
-    def of(
-        cls, content: bytes, present: tuple[int, ...], values: FloatVector, opened: bytes,
-        report: RoundReport,
-    ) -> Self:  # fmt: skip
-        """The entry of a round with this sum."""
-        return cls(content, present, values.astype("<f8").tobytes(), opened, report)
 
     @property
     def array(self) -> FloatVector:
@@ -122,17 +109,16 @@ class Record(Protocol):
 
 
 class Journal:
-    """Appends entries to a file, each on disk before the run goes on; one JSON object a line.
+    """Appends ``entries`` to a file, each on disk before the run goes on; one JSON object a line.
 
-    The file is made with mode 0600; entries already in it are read.
-
-    Raises:
-        OutputError: The file cannot be written, is not a journal, or another revision began it.
+    The file is made with mode 0600; entries already in it are read, the oldest first. OutputError
+    where it cannot be written, is not a journal, or another revision began it.
     """
+
+    reports = ()  # of other sessions: a journal is of one
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._entries: list[Entry] = []
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "rb") as file:
@@ -144,31 +130,19 @@ class Journal:
                 f"{path} is the journal of a run that another revision of cipherdag began",
                 remedy="Start a new run; its results, ledgers and policies still read.",
             )
-        try:
-            self._entries = read_entries(path, Entry)
-        except (OSError, ValueError) as error:
-            raise OutputError(f"{path} is not the journal of a run") from error
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All entries, oldest first."""
-        return tuple(self._entries)
-
-    @property
-    def reports(self) -> tuple[RoundReport, ...]:
-        """None: a journal is of one session."""
-        return ()
+        unread = OutputError(f"{path} is not the journal of a run")
+        self.entries: tuple[Entry, ...] = (*read_entries(path, Entry, unread),)
 
     @property
     def plan(self) -> Plan | None:
         """The plan of the session, or None in a new journal."""
-        first = self._entries[0] if self._entries else None
+        first = self.entries[0] if self.entries else None
         return first.plan if isinstance(first, Started) else None
 
     def write(self, entry: Entry) -> None:
         """Append an entry and see it to the disk, or raise OutputError."""
         append_entries(self._path, entry)
-        self._entries.append(entry)
+        self.entries += (entry,)
 
 
 def _is_of_another_revision(first: bytes) -> bool:
@@ -185,25 +159,19 @@ def _is_of_another_revision(first: bytes) -> bool:
 class Resumption:
     """Takes a session up again from its journal's entries, oldest first.
 
-    Attributes:
-        started: The plan, or None where there is nothing to take up.
-        opened: The set-up, or None where it was not finished.
-        opening: The requests for bits in the round that was cut short; None if it has none.
+    ``started`` has the plan, ``opened`` the set-up, if it was finished, and ``opening`` the
+    requests for bits in the round that was cut short, if it has any.
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
-        self._left = list(entries)
-        self.started: Started | None = None
-        self.opened: KeysAgreed | None = None
+        padded: tuple[Entry | None, ...] = (*entries, None, None)
+        first, second, *_ = padded
+        if first is not None and not isinstance(first, Started):
+            raise OutputError("the journal does not begin with the start of a session")
+        self.started = first
+        self.opened = second if isinstance(second, KeysAgreed) else None
         self.opening: Opening | None = None
-        if self._left:
-            first = self._left.pop(0)
-            if not isinstance(first, Started):
-                raise OutputError("the journal does not begin with the start of a session")
-            self.started = first
-        if self._left and isinstance(self._left[0], KeysAgreed):
-            self.opened = self._left[0]
-            del self._left[0]
+        self._left = list(entries[1 + (self.opened is not None) :])
 
     def next_ended(self) -> GivenUp | Summed | None:
         """The next round that ended, or None where the journal does."""
@@ -276,8 +244,7 @@ def read_plan(path: Path) -> Plan:
 
 def read_transcript(path: Path) -> list[Received]:
     """The replies of a run; one that a crash cut short is cut off the file. Or an OutputError."""
-    try:
-        path.stat()  # one that is not there is no transcript
-        return read_entries(path, Received)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} is not the transcript of a run") from error
+    unread = OutputError(f"{path} is not the transcript of a run")
+    if not path.exists():
+        raise unread
+    return read_entries(path, Received, unread)

@@ -231,10 +231,7 @@ def open_envelope(
     """The encoded body, once topic, session, sender and signature are checked, in this order.
 
     ``envelope`` is what `read_envelope` made of the message; ``identity`` the sender's pinned key.
-
-    Raises:
-        MalformedMessageError: Another topic.
-        SignatureError: Another session or sender, or a signature that does not verify.
+    MalformedMessageError for another topic, else SignatureError.
     """
     if envelope.topic != topic:
         raise MalformedMessageError(f"expected a message about {topic}, got {envelope.topic}")
@@ -245,10 +242,7 @@ def open_envelope(
 
 
 def read_envelope(message: bytes, topic: str | None = None) -> Envelope:
-    """Decode an envelope without trusting it: only length, form and version are checked.
-
-    The longest message allowed is that of its topic, or of any topic where it is None.
-    """
+    """Decode an envelope, untrusted: length by topic, form and version are checked."""
     short = topic is not None and topic not in LONG
     if len(message) > (SHORT_BYTES if short else MAX_MESSAGE_BYTES):
         raise MalformedMessageError("the message is longer than the limit")
@@ -305,14 +299,8 @@ def declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(
-            Segment(
-                encoding.length,
-                encoding.bound,
-                encoding.resolution_bits,
-                encoding.comparison,
-                encoding.signed,
-            )
-            for encoding in question.encodings
+            Segment(each.length, each.bound, each.resolution_bits, each.comparison, each.signed)
+            for each in question.encodings
         ),
         participants=participants,
         threshold=threshold if asked > fewest else 0,

@@ -1,19 +1,10 @@
 """The end of a round: its sum is opened from all shares, or verdicts are found in secure tests.
 
 Seeds are released or recovered, and the sum is opened (`Opening`). Where sums are never opened, the
-coordinator relays the messages of secure tests (`SecureRound`):
-
-    exchange   to                         carries            answers
-    ask        every site                 (the next step)    its sealed parts
-    secure     dealer, twin, holders      prepare            keys, checks, shares
-    secure     both holders               square             shares
-    secure     both holders               compare            shares
-    secure     both holders               open               signed bits
-    ask        every site                 the verdicts       as above
-
-Who has which role is drawn once a run, from numbers that the sites commit to before any of them is
-revealed. A site without a role that does not answer is left out, and the question is asked again;
-one with a role ends the run.
+coordinator relays the messages of secure tests (`SecureRound`), as `privacy.mpc.messages` lists
+them; each site's parts come as its share, and the verdicts go with the next question. A site
+without a role that does not answer is left out, and the question is asked again; one with a role
+ends the run.
 
 Leaks:
     The sum over the sites asked, to the coordinator; under BFV also to the site that opens it. Of
@@ -39,9 +30,8 @@ from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.pairkeys import TAG_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
-from cipherdag.privacy.mpc.messages import read_verdicts
+from cipherdag.privacy.mpc.messages import Relay, read_verdicts
 from cipherdag.privacy.mpc.party import Party
-from cipherdag.privacy.mpc.relay import Relay
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.protocol.asked import Answers, Context, Recall, encoded
@@ -65,10 +55,7 @@ from cipherdag.protocol.secure_tests import batch_of
 
 
 def check_share(share: Share, others: int) -> None:
-    """Raise ShareError unless the site sent a piece and a word for each of ``others`` sites.
-
-    These are the sites asked that share a key with it.
-    """
+    """Raise ShareError without a piece and a word for each of the sites that share a key."""
     if len(share.escrow) not in (0, others) or len(share.tags) != others:
         raise ShareError("its sealed pieces and its word are not one for every other site")
     if any(len(tag) != TAG_BYTES for tag in share.tags):
@@ -77,14 +64,9 @@ def check_share(share: Share, others: int) -> None:
 
 @dataclass(slots=True)
 class Opening:
-    """Opens one round's sum.
+    """Opens one round's sum; ``present`` are the sites that are still there.
 
-    Attributes:
-        protection: The coordinator's side of the protection.
-        declared: What the shares are for.
-        graph: Who shares a key with whom.
-        dropouts: Told of every site that is gone; they refuse to go on with too few.
-        present: The sites that are still there.
+    ``dropouts`` hear of every site that is gone; they refuse to go on with too few.
     """
 
     channel: CohortChannel
@@ -121,21 +103,13 @@ class Opening:
     def recovered(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
         """The seeds of the sites that left since their shares came, from the others' pieces.
 
-        Raises:
-            SiteUnreachableError: A seed cannot be recovered, since too few sites answered.
-            ShareError: The pieces of a seed are missing, or one was altered.
+        SiteUnreachableError where too few sites answered, ShareError where a piece was altered.
         """
         left = [position for position in self.declared.sites if position not in self.present]
         return {position: self._recovered(position, shares[position]) for position in left}
 
     def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> Aggregate:
-        """The sum over the sites asked.
-
-        Raises:
-            SiteUnreachableError: No site is left to open it.
-            AggregateRangeError: It lies outside what the sites can produce.
-            ShareError: Shares and seeds do not fit together.
-        """
+        """The sum; SiteUnreachableError if no site opens it; as `CoordinatorAggregation.open`."""
         masked = {position: shares[position].share for position in self.declared.sites}
         combined = self.protection.combine(masked, self.declared)
         if self.protection.opened_by_site:
@@ -212,11 +186,9 @@ DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never writte
 class SecureRound:
     """The coordinator's part in one round: it relays, and deals where there are two sites.
 
-    Attributes:
-        digest: Of the question, as the sites have it.
-        context: The run and the rows that its bits are bound to, and the keys of the sites.
-        recall: The bits of the question that were found in earlier runs.
-        seat: The dealer's part, where the coordinator deals.
+    ``digest`` is that of the question, as the sites have it, and ``seat`` the dealer's part, where
+    the coordinator deals. A site with a role that does not answer, or refuses, is a
+    SiteUnreachableError.
     """
 
     channel: CohortChannel
@@ -267,11 +239,7 @@ class SecureRound:
             self._relay.check(position, share.share)
 
     def learn(self, shares: Mapping[int, Share], answers: Answers) -> tuple[bytes, ...]:
-        """All lines of earlier bits, if sites sent such lines in place of their parts; else none.
-
-        Raises:
-            MalformedMessageError, ForgedSumError: A site sent what is not signed for these rows.
-        """
+        """Lines of earlier bits that sites sent in place of parts, checked as `Answers.add`."""
         if not any(share.found for share in shares.values()):
             return ()
         for position, share in shares.items():
@@ -300,11 +268,7 @@ class SecureRound:
     def found(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
         """The requests for the verdicts to both computing parties (holders), by position.
 
-        Raises:
-            SiteUnreachableError: A site with a role did not answer, or refused.
-            ShareError: What it answered is cut short or too long.
-            ComparisonKeyError, AggregateRangeError: As `Seat.prepare`, where the coordinator
-                deals.
+        ShareError for an answer of wrong length; as `Seat.prepare` where the coordinator deals.
         """
         relay = self._relay
         requests = relay.prepare({site: share.share for site, share in shares.items()})
@@ -320,10 +284,8 @@ class SecureRound:
     def opened(self, requests: dict[int, bytes]) -> Aggregate:
         """The verdicts, 0 or 1, and what the sites read them from.
 
-        Raises:
-            SiteUnreachableError: A holder did not answer, or refused.
-            ShareError: What it answered is cut short or too long.
-            ForgedSumError: The holders say other bits, or did not sign them.
+        ShareError where an answer is cut short or too long, ForgedSumError where the holders say
+        other bits, or did not sign them.
         """
         content = self._relay.combine(self._asked("open", dict(requests)))
         first, second = (self.context.identities[each] for each in self.context.roles.holders)

@@ -33,18 +33,13 @@ from cipherdag.questions.question import MOST_VISITS
 PLAN_FORMAT: Final = 1
 SESSION_BYTES: Final = 16
 NONCE_BYTES: Final = 16
-COLLUDERS: Final = 1
-"""How many sites may collude in a run that does not say otherwise."""
+COLLUDERS: Final = 1  # how many sites may collude in a run that does not say otherwise
 MIN_CONTRIBUTORS: Final = 3
 """How many sites have to contribute to a test, in a run that does not say otherwise."""
-SPARSE: Final = "masking"
-"""The protection whose keys may lie on a sparse graph."""
-LEAVING: Final = Fraction(1, 20)
-"""The share of sites that may leave a run over a sparse graph."""
-MAX_SITES: Final = 4096
-"""Most sites of a study, and so of a cohort."""
-MAX_TEXT: Final = 2000
-"""Characters of the purpose, and of the requester."""
+SPARSE: Final = "masking"  # the protection whose keys may lie on a sparse graph
+LEAVING: Final = Fraction(1, 20)  # the share of sites that may leave a run over a sparse graph
+MAX_SITES: Final = 4096  # most sites of a study, and so of a cohort
+MAX_TEXT: Final = 2000  # characters of the purpose, and of the requester
 
 Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
 """The name of a protection; a message with any other is malformed."""
@@ -72,23 +67,20 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     """A run's program, parameters and cohort, and for whom it is done.
 
     Attributes:
-        algorithm: Name of the algorithm, as registries and policies know it.
-        parameters: Its parameters, as JSON has them.
+        algorithm: Its name, as registries and policies know it; the parameters are as JSON has
+            them.
         seed: Seed of everything that it draws at random.
         program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
             only sites of the same process accept.
-        versions: The version of each library that the program computes with; a site logs where
-            its own version differs.
+        versions: The version of each library that the program computes with; a site logs where its
+            own version differs.
         cohort: The sites in order; the first one makes what the sites share.
-        protection: How answers are protected.
         min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
         colluders: Sites that may collude with the coordinator without learning more than sums.
         min_contributors: How many sites have to contribute to a test whose sums are disclosed.
-        purpose: What the result is for, in words.
-        requester: Who asks for it, in words.
+        purpose, requester: What the result is for, and who asks for it, in words.
         created: When it was made, in UTC.
         nonce: 16 random bytes, so that no two plans are equal.
-        format: Version of this type.
     """
 
     algorithm: str
@@ -141,11 +133,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def key_bounds(self) -> KeyBounds | None:
-        """The bounds of a sparse key graph; None where every two sites share a key.
-
-        Raises:
-            ParameterError: Too many sites collude or may leave for any graph.
-        """
+        """The bounds of a sparse key graph; None for a complete one, ParameterError if none."""
         n_sites = len(self.cohort)
         if self.protection != SPARSE or n_sites <= COMPLETE_UP_TO:
             return None
@@ -236,13 +224,10 @@ def make_plan(
     """A new plan over a cohort, dated now.
 
     With more than `COMPLETE_UP_TO` sites under masking, keys lie on a sparse graph, and a twentieth
-    of the sites may leave.
-
-    Raises:
-        CohortError: Too few sites lack the same variables.
-        ParameterError: Too many sites would collude for a sparse graph, or all but none, or fewer
-            than none; the purpose or the requester is longer than 2,000 characters or more than a
-            line, the seed has more than 64 bits, or a parameter cannot be written as JSON.
+    of the sites may leave. CohortError where too few sites lack the same variables. ParameterError
+    where too many sites would collude for a sparse graph, or all but none, or fewer than none;
+    where purpose or requester is longer than 2,000 characters or more than a line, the seed has
+    more than 64 bits, or a parameter cannot be written as JSON.
     """
     n_sites = len(cohort)
     if not 0 <= colluders < max(n_sites, 2):
@@ -304,10 +289,7 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
 
 
 def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a plan by which a site measured other variables than by this site's schema.
-
-    ``lacking`` are the positions that sites lack by the schema. Raises KeyAgreementError.
-    """
+    """Raise KeyAgreementError where by the plan a site lacks others than by this site's schema."""
     for member in plan.cohort:
         if member.lacking != lacking.get(member.name, ()):
             raise KeyAgreementError(

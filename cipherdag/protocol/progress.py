@@ -17,8 +17,7 @@ from cipherdag.questions.question import Question
 class DropOut:
     """A site that left the run: in which round, at which step, and why as far as is known.
 
-    ``in_sum`` says whether its answer is in that round's sum; ``n_sites`` sites were left, and
-    ``fewest`` are needed.
+    ``in_sum``: its answer is in that round's sum; ``n_sites`` were left, ``fewest`` are needed.
     """
 
     site: str
@@ -123,11 +122,8 @@ def attributed_to_round(number: int, names: Iterable[str], before: int) -> Itera
 
     Nobody can tell a lying site from an honest one, nor from a lying coordinator: the sum is all
     that anybody sees. A remedy is to ask disjoint groups of the sites. ``before`` sums were opened
-    before it, all of them in order.
-
-    Raises:
-        AggregateRangeError: The sum is none that the sites can produce, or contradicts others.
-        ForgedSumError: It is not the sum of the sites' answers.
+    before it, all of them in order. The errors are AggregateRangeError, where the sum is none that
+    the sites can produce, and ForgedSumError, where it is not that of their answers.
     """
     try:
         yield

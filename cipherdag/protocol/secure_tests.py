@@ -25,8 +25,7 @@ MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 def context_of(plan: Plan, transcript: bytes, roles: Roles, rows: Sequence[bytes]) -> Context:
     """What a run's secure tests are bound to, and the bits that were found before.
 
-    ``rows`` are every site's digest of its rows, empty where one keeps none; ``transcript`` is the
-    digest of all keys.
+    ``rows`` are the sites' digests of rows, empty where one keeps none, ``transcript`` of all keys.
     """
     about = digest(b"rows", plan.cohort_digest, *rows) if all(rows) else b""
     run = digest(b"run", plan.digest, transcript)

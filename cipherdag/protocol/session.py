@@ -56,17 +56,15 @@ Reply = TypeVar("Reply", bound=Body)
 
 
 class Session:
-    """Asks one cohort the questions of one algorithm.
+    """Asks one cohort the questions of one algorithm, as the plan says.
 
-    Args:
-        identity: The coordinator's signing key, pinned by the sites.
-        plan: What every site will be asked to carry out.
-        timeout_s: Seconds to wait for the slowest site.
-        progress: Called after every round; a `Watcher` also before.
-        journal: Where the session is written down, and taken up again if it is not empty.
+    ``sums`` is the digest of all sums in their order, as every site has it, ``result`` that of the
+    result that all sites sign, once it is finished; the last sum covers ``n_summed`` sites.
 
-    Raises:
-        OutputError: The journal is of another plan.
+    Sites pin the ``identity`` of the coordinator, and the slowest has ``timeout_s`` seconds.
+    ``progress`` is called after every round; a `Watcher` also before. The session is written down
+    in the ``journal``, and taken up again if that is not empty; OutputError if it is of another
+    plan.
     """
 
     def __init__(
@@ -93,9 +91,9 @@ class Session:
         self._rounds_before = len(self._reports)
         self._dropouts = DropOuts(plan)
         self._bytes_before_restart = Counter[str]()
-        self._number = self._n_in_last_sum = self._step = 0
+        self._number = self.n_summed = self._step = 0
         self._present = self._asked = tuple(range(len(plan.cohort)))
-        self._previous = self._transcript = self._result = self._sums = self._beacon = b""
+        self._previous = self._transcript = self.result = self.sums = self._beacon = b""
         self._lines: tuple[bytes, ...] = ()
         self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
@@ -119,16 +117,6 @@ class Session:
         return {name: before[name] + n for name, n in since.items()}
 
     @property
-    def sums(self) -> bytes:
-        """Digest of all sums in their order, as every site has it."""
-        return self._sums
-
-    @property
-    def result(self) -> bytes:
-        """The digest of the result that all sites sign, once it is finished; see `Closed`."""
-        return self._result
-
-    @property
     def labels(self) -> tuple[int, ...]:
         """Positions of the labels, once open; empty where the algorithm needs none."""
         return () if self._opened is None else self._opened.labels
@@ -141,10 +129,8 @@ class Session:
     def open(self) -> int:
         """Agree keys, check that all sites follow one schema, and return the number of variables.
 
-        Raises:
-            SchemaMismatchError: A site's keyed schema digest differs.
-            PrivacyError: A site refused, or a message was altered.
-            SiteUnreachableError: A site did not answer.
+        SchemaMismatchError where one does not, SiteUnreachableError where a site does not answer,
+        PrivacyError where one refused, or a message was altered.
         """
         opened = self._resumed.opened
         if opened is None:
@@ -176,11 +162,6 @@ class Session:
         )
         self._write(opened)
         return opened
-
-    @property
-    def n_summed(self) -> int:
-        """How many sites the last sum covers."""
-        return self._n_in_last_sum
 
     def attributed(self) -> AbstractContextManager[None]:
         """Adds to an error about the last sum its round, and which sites' answers it covers."""
@@ -218,11 +199,12 @@ class Session:
             number=self._rounds_before + self._number,
             seconds=time.perf_counter() - started,
             bytes_sent_per_site=self._channel.bytes_since(before),
-            n_sites=self._n_in_last_sum,
+            n_sites=self.n_summed,
             n_cohort=len(self._plan.cohort),
             left=tuple(self._dropouts.all[reported:]),
         )
-        self._write(log.Summed.of(content, self._present, values, self._previous, report))
+        written = values.astype("<f8").tobytes()
+        self._write(log.Summed(content, self._present, written, self._previous, report))
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)
@@ -240,7 +222,7 @@ class Session:
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
-            self._number, self._n_in_last_sum = ended.report.number, ended.report.n_sites
+            self._number, self.n_summed = ended.report.number, ended.report.n_sites
             opened = zlib.decompress(ended.opened) if ended.opened else b""
             self._lines = self._earlier(question)
             self._go_on(ended.opened, opened)
@@ -253,7 +235,7 @@ class Session:
 
     def _go_on(self, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self._sums = digest(b"sums", self._sums, recalled(self._lines, content))
+        self.sums = digest(b"sums", self.sums, recalled(self._lines, content))
         self._previous = packed
 
     def _earlier(self, question: Question) -> tuple[bytes, ...]:
@@ -273,16 +255,15 @@ class Session:
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers.
 
-        Raises:
-            SiteUnreachableError: Fewer sites confirm the last sum than a sum has to cover.
-            ResultMismatchError: They did not come to one result.
+        SiteUnreachableError where fewer sites confirm the last sum than a sum has to cover,
+        ResultMismatchError where they did not come to one result.
         """
         request = Finish(rounds=self._number, previous=self._previous)
         replies = self._channel.exchange("finish", dict.fromkeys(self._present, request), Closed)
         for position, reason in replies.failures.items():
             self._dropouts.record(position, self._number, "finish", reason, in_sum=True)
         self._dropouts.require(tuple(replies.bodies), self._number, "finish")
-        self._result = agreed_result(replies.bodies, self._plan.names)
+        self.result = agreed_result(replies.bodies, self._plan.names)
         return {self._plan.names[site]: closed for site, closed in replies.bodies.items()}
 
     def _attempt(self, question: Question, content: bytes) -> Aggregate | None:
@@ -297,7 +278,7 @@ class Session:
         secure = self._secure(question, ask, bound_to) if question.opens_bits else None
         opening, before = self._resumed.opening, self._channel.bytes_received
         if secure is not None and opening is not None and opening.number == self._number:
-            self._n_in_last_sum, self._maybe_cut_short = len(ask.participants), False
+            self.n_summed, self._maybe_cut_short = len(ask.participants), False
             self._bytes_before_restart.update(opening.received)
             with self.attributed():
                 return secure.opened(opening.requests)
@@ -319,7 +300,7 @@ class Session:
                 requests = secure.found(shares)
                 self._write(log.Opening(self._number, requests, self._channel.bytes_since(before)))
                 total = secure.opened(requests)
-        self._n_in_last_sum = len(shares)
+        self.n_summed = len(shares)
         return total
 
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
@@ -332,7 +313,7 @@ class Session:
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
         recall = Recall.of(question, self._context, ask.known, ask.participants)
         about = self._channel, bound_to, self._context, recall
-        return SecureRound.begun(*about, ask, self._sums, self._party)
+        return SecureRound.begun(*about, ask, self.sums, self._party)
 
     def _shares(
         self, ask: Ask, declared: Declaration, secure: SecureRound | None

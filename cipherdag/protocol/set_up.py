@@ -60,13 +60,10 @@ class Agreed:
 
 
 def set_up(plan: Plan, exchange: Exchange) -> Agreed:
-    """Have the sites of a plan agree on their keys.
+    """Have the sites of a plan agree on their keys; raises as ``exchange``, too.
 
-    Raises:
-        KeyAgreementError: A site answered another plan, or revealed another number than it
-            committed to.
-        SchemaMismatchError: A site's keyed schema digest differs.
-        CipherdagError: As ``exchange``.
+    KeyAgreementError where a site answered another plan, or revealed another number than it
+    committed to, SchemaMismatchError where its keyed schema digest differs.
     """
     agreed = _agreed(plan, exchange)
     for member, reply in zip(plan.cohort, agreed.ready, strict=True):
@@ -82,12 +79,10 @@ def _agreed(plan: Plan, exchange: Exchange) -> Agreed:
     transcript = digest(b"offers", plan.digest, *raw)
     if plan.key_bounds is not None:
         return _set_up_sparse(plan, exchange, offers, raw, transcript)
-    dealer_keys = EphemeralKeys.generate() if len(plan.cohort) == TWO_SITES else None
-    dealer = (
-        None
-        if dealer_keys is None
-        else DealerKeys(dealer_keys.x25519_public, dealer_keys.mlkem_public)
-    )
+    dealer_keys = dealer = None
+    if len(plan.cohort) == TWO_SITES:
+        dealer_keys = EphemeralKeys.generate()
+        dealer = DealerKeys(dealer_keys.x25519_public, dealer_keys.mlkem_public)
     seals, raw = exchange("offers", Offers(envelopes=raw, dealer=dealer), Seals)
     keys = {} if dealer_keys is None else _dealt_by(plan, dealer_keys, offers, seals, transcript)
     transcript = digest(b"sealed", transcript, *raw)
@@ -160,8 +155,7 @@ def _set_up_sparse(
 def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) -> dict[int, Linked]:
     """The links that each site is sent, of all that the sites made.
 
-    Raises:
-        KeyAgreementError: A site made another number of links than the lot gave it.
+    KeyAgreementError where a site made another number of links than the lot gave it.
     """
     bound: list[dict[int, bytes]] = []
     for site, links in enumerate(sent):

@@ -158,10 +158,7 @@ class Links(Body, frozen=True):
 
 
 class Linked(Body, frozen=True):
-    """The links that earlier sites sent to one, in cohort order, and what the first seals.
-
-    ``secrets`` are empty for the first site itself.
-    """
+    """The links of earlier sites to one, in order, and what the first seals for any other."""
 
     links: PerSite
     secrets: bytes

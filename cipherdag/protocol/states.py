@@ -126,11 +126,7 @@ def check_phase(state: State, request: str) -> None:
 
 
 def check_turn(states: frozenset[State], request: str) -> frozenset[State]:
-    """The states that may follow a request to a site that is in one of ``states``.
-
-    Raises:
-        PrivacyError: None of them admits it: the `refusal` of the first.
-    """
+    """The states that may follow a request in some states; or raises the first's `refusal`."""
     admitted = [TRANSITIONS[state, request] for state in states if (state, request) in TRANSITIONS]
     if not admitted:
         raise refusal(min(states), request)

@@ -88,9 +88,9 @@ def is_locked(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold a lock for a while; see `lock`."""
-    descriptor = lock(path, wait_s=wait_s)
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock for a while, without waiting for it; see `lock`."""
+    descriptor = lock(path, wait_s=0.0)
     try:
         yield
     finally:

@@ -28,11 +28,7 @@ _WORDS = {
 
 
 def parse(content: bytes | str) -> dict[str, Any]:
-    """A TOML text as a table.
-
-    Raises:
-        ValueError: It is none; what stands after the first colon may quote a key of the text.
-    """
+    """A TOML text as a table; ValueError if none, whose words after a colon may quote a key."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         return tomllib.loads(text)
@@ -47,15 +43,10 @@ def parse(content: bytes | str) -> dict[str, Any]:
 
 
 def convert(table: Mapping[str, Any], kind: type[Kind], **given: object) -> Kind:
-    """A table as a value of a frozen type, whose own checks may raise as well.
+    """A table of `parse`, and fields given beside it, as a value of a strict, frozen type.
 
-    Args:
-        table: As `parse` returns it.
-        kind: The type; it forbids unknown fields.
-        given: Fields that the table does not have.
-
-    Raises:
-        ValueError: A key is unknown or missing, or a value of another type; no value is quoted.
+    The type's own checks may raise as well. ValueError where a key is unknown or missing, or a
+    value of another type; no value is quoted.
     """
     check_keys(table, [name for name in kind.__struct_encode_fields__ if name not in given])
     try:
@@ -65,11 +56,7 @@ def convert(table: Mapping[str, Any], kind: type[Kind], **given: object) -> Kind
 
 
 def check_keys(table: Mapping[str, Any], allowed: Sequence[str]) -> None:
-    """Refuse a key that is not known.
-
-    Raises:
-        ValueError: There is one; says which one may be meant.
-    """
+    """Raise ValueError for a key that is not allowed; it says which one may be meant."""
     for key in (each for each in table if each not in allowed):
         close = get_close_matches(key, allowed, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(allowed)}"

@@ -33,14 +33,12 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.pairkeys import seal
 from cipherdag.privacy.keys.secretsharing import SHARE_BYTES
 from cipherdag.privacy.keystream import apply_masks
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.protection_kind import UNPROTECTED
+from cipherdag.privacy.protection_kind import BFV, MASKING, UNPROTECTED
 from cipherdag.privacy.residues import WORD_MODULI
 
 

@@ -14,7 +14,7 @@ from cohort import SUM_KEY, agreed_keys, declare, values_of, whole_sum, words_of
 import cipherdag
 from cipherdag.errors import MalformedMessageError, ParameterError, ProtectionError
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import MASKING
 from cipherdag.privacy.protections import DEFAULT, PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.secrecy import Secret

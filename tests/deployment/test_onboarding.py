@@ -64,6 +64,7 @@ from cipherdag.sites.study.study import (
     approve,
     check_approval,
     check_request,
+    check_site_name,
     check_study,
     coordinator_fingerprint,
     new_request,
@@ -76,7 +77,6 @@ from cipherdag.sites.study.study_files import (
     read_file,
     write_file,
 )
-from cipherdag.sites.study.study_names import check_site_name
 
 GOLDEN = Path(__file__).parents[1] / "support" / "golden"
 PATH_TRICKS = (
@@ -621,7 +621,7 @@ def whole_run(hospitals, engine=None, protection="masking"):
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
-        session._channel._engine = engine(LocalEngine(handlers))
+        session._channel.engine = engine(LocalEngine(handlers))
     return session, outcome_over(session), session.finish()
 
 

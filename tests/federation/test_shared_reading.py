@@ -20,7 +20,7 @@ from cipherdag.federation.in_process import SharedReading
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import MASKING
 from cipherdag.privacy.wire import pack
 from cipherdag.protocol.messages import COORDINATOR, Finish, content_digest, seal_envelope
 from cipherdag.protocol.plan import SESSION_BYTES

@@ -293,13 +293,13 @@ PROTECTION = Part(
         "privacy/masking_of_three.py": '''"""Masking of three sites or more.
 
 Leaks:
-    What `masking` does.
+    What `MASKING` does.
 """
 
 from dataclasses import replace
 
 from cipherdag.errors import CohortError
-from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import MASKING
 
 
 def _site(index, pair_keys, *rest):
@@ -311,7 +311,7 @@ def _site(index, pair_keys, *rest):
 MASKING_OF_THREE = replace(MASKING, name="of-three", title="masking of three", site=_site)
 '''
     },
-    lines=[("privacy/protections.py", '    "bfv",\n', '    "masking_of_three",\n')],
+    lines=[("privacy/protections.py", ")\nPROTECTIONS: Final", ' "masking_of_three"')],
     script="""
 from cipherdag.errors import CipherdagError
 from cipherdag.privacy.protections import PROTECTING
@@ -323,7 +323,7 @@ try:
 except CipherdagError as error:
     print(error)
 """,
-    prints=("('masking', 'of-three', 'bfv') of-three True", "masking of three needs three sites"),
+    prints=("('masking', 'bfv', 'of-three') of-three True", "masking of three needs three sites"),
 )
 PARAMETER = Part(
     {},

@@ -221,7 +221,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     session = hospitals.session(handlers)
     session.open()
     hospitals.restart(handlers, "hospital-1")
-    session._channel._engine = RecordingEngine(handlers)
+    session._channel.engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
         outcome_over(session, n_variables=5)
     assert isinstance(caught.value.__context__, SiteUnreachableError)
@@ -292,7 +292,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     kept.forget_idle(0.0)
     assert kept._open is None
     handlers.pop("hospital-1")
-    session._channel._engine = RecordingEngine(handlers)
+    session._channel.engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
         outcome_over(session, n_variables=5)
     assert isinstance(caught.value.__context__, SiteUnreachableError)

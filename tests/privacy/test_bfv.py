@@ -26,8 +26,8 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI, BfvContext
+from cipherdag.privacy.protection_kind import BFV
 
 tenseal = pytest.importorskip("tenseal")
 

@@ -8,8 +8,8 @@ from cohort import agreed_keys, bfv_site, declare, is_prime, raw_context, whole_
 from cipherdag.errors import ProtectionError, ShareError
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI, BfvContext
+from cipherdag.privacy.protection_kind import BFV
 
 tenseal = pytest.importorskip("tenseal")
 

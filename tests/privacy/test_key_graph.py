@@ -23,8 +23,8 @@ from cipherdag.privacy.key_graph import (
     more_than,
 )
 from cipherdag.privacy.keys.secretsharing import combine
-from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.mpc.batch import Roles
+from cipherdag.privacy.protection_kind import MASKING
 from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed
 from cipherdag.protocol.set_up import earlier, later
 

@@ -35,8 +35,7 @@ from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI
 from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.protection_kind import UNPROTECTED
+from cipherdag.privacy.protection_kind import MASKING, UNPROTECTED
 from cipherdag.privacy.residues import (
     MAX_MODULUS,
     WORD_MODULI,

@@ -307,7 +307,7 @@ def test_masking_and_none_refuse_to_open_anything():
     for protection in ("masking", "none"):
         ward = Ward(protection)
         ask_once(ward)
-        bound_to = ward.runtimes["hospital-0"]._current.rounds._current.declared.digest
+        bound_to = ward.runtimes["hospital-0"]._current.rounds.current.declared.digest
         share = shares_of(ward.engine, "hospital-0")[0]
         request = ward.message("open", Open(digest=bound_to, combined=share, seeds=(b"",) * 3))
         assert refused(ward.runtimes["hospital-0"].handle("open", request)) is OpeningRefusedError

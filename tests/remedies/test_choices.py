@@ -17,8 +17,7 @@ from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock, make_private_folder
 from cipherdag.sites.record.witnesses import Witness
-from cipherdag.sites.study.study import check_colluders
-from cipherdag.sites.study.study_names import check_site_name, check_study_name
+from cipherdag.sites.study.study import check_colluders, check_site_name, check_study_name
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import DescribedFile, FileDescription
 from cipherdag.sites.table.reading import SOURCES

@@ -195,7 +195,7 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
     session = made.session(handlers, parameters=msgspec.to_builtins(ALGORITHM))
 
     class Ward:
-        engine = session._channel._engine
+        engine = session._channel.engine
 
     silence(Ward, "hospital-3", "unmask")
     facts = Facts(session.open(), 4, min_contributors=3)

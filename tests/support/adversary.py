@@ -300,7 +300,7 @@ class Split:
         """The sum of the shares of all sites asked, as the coordinator sends it to the sites."""
         seeds = self.call("unmask", self.unmask(shares), Unmasked)
         digest = next(iter(shares.values())).digest
-        ask = self.runtime(next(iter(shares)))._current.rounds._current.ask
+        ask = self.runtime(next(iter(shares)))._current.rounds.current.ask
         declared = self.declaration(ask, digest)
         coordinator = self.ward.session._protection
         combined = coordinator.combine({p: s.share for p, s in shares.items()}, declared)

@@ -11,8 +11,7 @@ from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, MacKey, head_words
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import Keystream
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.protection_kind import UNPROTECTED
+from cipherdag.privacy.protection_kind import MASKING, UNPROTECTED
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
 

@@ -16,6 +16,7 @@ from cipherdag.deployment.engine_checks import EngineRecord
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.edges import edges_from_csv
 from cipherdag.graphs.knowledge import Knowledge
+from cipherdag.privacy import wire
 from cipherdag.privacy.wire import decode
 from cipherdag.protocol.engines import channel
 from cipherdag.protocol.journal import read_transcript
@@ -52,7 +53,7 @@ def plan(path):
 
 READERS = {
     "approval": lambda path: check_study(read_file(path, Approval).signed),
-    "call": lambda path: channel.read(path.read_bytes(), channel.Call, channel.Notice),
+    "call": lambda path: wire.decode(path.read_bytes(), channel.Call | channel.Notice),
     "certificates": lambda path: certificates_of(path.read_bytes(), "north"),
     "description": DescribedFile.load,
     "edges": lambda path: edges_from_csv(text(path), nodes=("a", "b", "c")),

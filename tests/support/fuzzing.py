@@ -20,13 +20,11 @@ from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy import bfvcontext, wire
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import PairKey, seal, unseal
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.protection_kind import UNPROTECTED
+from cipherdag.privacy.protection_kind import BFV, MASKING, UNPROTECTED
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol import messages
 from cipherdag.protocol import plan as plans

@@ -14,9 +14,8 @@ from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch, Roles
-from cipherdag.privacy.mpc.messages import Passed
+from cipherdag.privacy.mpc.messages import Passed, Relay
 from cipherdag.privacy.mpc.party import Party
-from cipherdag.privacy.mpc.relay import Relay
 from cipherdag.privacy.wire import decode, encode
 
 SESSION = hashlib.sha256(b"session").digest()

@@ -52,7 +52,7 @@ def overheard():
     share, compare, open_ = Seat.share, Holding.compare, Holding.open
 
     def sharing(seat, values):
-        batch = seat._batch
+        batch = seat.batch
         own = rounds.setdefault(batch.attempt, Compared(batch.roles, np.zeros_like(values)))
         own.sums = own.sums + values
         return share(seat, values)

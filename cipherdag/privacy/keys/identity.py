@@ -49,11 +49,6 @@ class DrawKey(Secret):
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-        return len(self._key)
-
     def __call__(self, digest: bytes) -> bytes:
         """The seed of what is drawn about rows, or a cohort, with this digest, 32 bytes."""
         return keyed_digest(self._key, digest)
@@ -61,21 +56,18 @@ class DrawKey(Secret):
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64
-_PRIVATE_BYTES = 32
 _MAX_FILE_BYTES = 4096
 _OWNER_ONLY = 0o600
 
 
 class SigningIdentity(Secret):
-    """An Ed25519 key pair; make one with `generate` or `load`."""
+    """An Ed25519 key pair, ``public`` 32 bytes of it; make one with `generate` or `load`."""
 
-    __slots__ = ("_key", "_public")
-
-    secret_size = _PRIVATE_BYTES
+    __slots__ = ("_key", "public")
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self._public = key.public_key().public_bytes_raw()
+        self.public = key.public_key().public_bytes_raw()
 
     @classmethod
     def generate(cls) -> SigningIdentity:
@@ -86,10 +78,8 @@ class SigningIdentity(Secret):
     def load(cls, path: Path) -> SigningIdentity:
         """Read a private key file.
 
-        Raises:
-            OutputError: The file cannot be read.
-            PolicyRefusedError: Other users of the machine may read or change the file.
-            SignatureError: It does not hold an Ed25519 private key.
+        OutputError where it cannot be read, PolicyRefusedError where other users of the machine may
+        read or change it, SignatureError where it does not hold an Ed25519 private key.
         """
         try:
             with path.open("rb") as file:
@@ -125,11 +115,6 @@ class SigningIdentity(Secret):
                 os.fsync(file.fileno())
         except OSError as error:
             raise OutputError(f"cannot create the private key {path}: {error.strerror}") from None
-
-    @property
-    def public(self) -> bytes:
-        """The public key, 32 bytes."""
-        return self._public
 
     def sign(self, domain: bytes, *parts: bytes) -> bytes:
         """A signature over the domain and the parts, 64 bytes; the borders between them count."""
@@ -209,8 +194,7 @@ list is part of every code: a change to it, even of its order, gives every party
 """
 
 
-KEY_WORDS: Final = 9
-"""Words of the code of a key that its owner made: 81 bits."""
+KEY_WORDS: Final = 9  # words of the code of a key that its owner made: 81 bits
 STUDY_WORDS: Final = 18
 """Words of the code of a study, whose maker may have chosen it for its code: 162 bits."""
 

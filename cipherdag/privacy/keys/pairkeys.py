@@ -43,8 +43,6 @@ class PairKey(Secret):
 
     __slots__ = ("_key",)
 
-    secret_size = KEY_BYTES
-
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise KeyAgreementError(f"a pair key has {KEY_BYTES} bytes")
@@ -65,8 +63,6 @@ class EphemeralKeys(Secret):
 
     __slots__ = ("_mlkem", "_x25519", "mlkem_public", "x25519_public")
 
-    secret_size = SECRET_KEY_BYTES
-
     def __init__(self, x25519: X25519PrivateKey, mlkem: MLKEM768PrivateKey) -> None:
         self._x25519 = x25519
         self._mlkem = mlkem
@@ -82,9 +78,7 @@ class EphemeralKeys(Secret):
     def from_secret(cls, secret: bytes) -> EphemeralKeys:
         """The keys of `SECRET_KEY_BYTES` uniform bytes: an X25519 key, and a seed of ML-KEM-768.
 
-        Raises:
-            KeyAgreementError: There are more or fewer bytes.
-            ProtectionError: The installed ``cryptography`` was built without ML-KEM.
+        KeyAgreementError for more or fewer bytes, ProtectionError where ML-KEM is not installed.
         """
         if len(secret) != SECRET_KEY_BYTES:
             raise KeyAgreementError(f"the secret of two keys has {SECRET_KEY_BYTES} bytes")
@@ -159,10 +153,8 @@ def agree_as_responder(
     """Agree on the key of sites i < j at site j, from site i's X25519 key and ciphertext.
 
     Two sites that saw different offers, or whose ciphertext was altered on its way, come to
-    different keys: what one seals the other cannot unseal, and their masks do not cancel.
-
-    Raises:
-        KeyAgreementError: As for `agree_as_initiator`, or a ciphertext of wrong length.
+    different keys: what one seals the other cannot unseal, and their masks do not cancel. Raises as
+    `agree_as_initiator`, and for a ciphertext of wrong length.
     """
     _check_order(i, j)
     classical = keys.exchange(peer_x25519)
@@ -210,8 +202,7 @@ def _check_order(i: int, j: int) -> None:
 
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
-SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES
-"""How much longer a sealed message is than what was sealed."""
+SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES  # how much longer a sealed message is than what was sealed
 
 
 class SealingKey(Secret):
@@ -222,8 +213,6 @@ class SealingKey(Secret):
     """
 
     __slots__ = ("_cipher",)
-
-    secret_size = KEY_BYTES
 
     def __init__(self, key: bytes) -> None:
         self._cipher = AESGCM(key)
@@ -297,11 +286,6 @@ class AgreementKeys(Secret):
         self._asked: tuple[tuple[int, ...], tuple[bytes, ...]] | None = None
         self._said: list[bytes] = []
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all keys together."""
-        return KEY_BYTES * len(self._keys)
-
     def tags(self, peers: Sequence[int], *parts: bytes) -> tuple[bytes, ...]:
         """Tags that show each of the sites that this one states the parts, 16 bytes each."""
         return tuple(
@@ -310,10 +294,7 @@ class AgreementKeys(Secret):
         )
 
     def silent(self, peers: Sequence[int], tags: Sequence[bytes], *parts: bytes) -> list[int]:
-        """The sites whose tags do not show that they stated the parts to this one.
-
-        Each comparison takes the same time wherever the tags differ.
-        """
+        """The sites whose tags do not show that they stated the parts, found in constant time."""
         expected = [
             both[:TAG_BYTES] if peer < self._index else both[TAG_BYTES:]
             for peer, both in zip(peers, self._words(peers, parts), strict=True)

@@ -121,15 +121,13 @@ def _powers(points: Elements, terms: int) -> Elements:
 
 
 def _weights(at: Elements, points: Elements) -> Elements:
-    """Lagrange weights of every point in the value at each of ``at``, shape (at, points).
-
-    ``at`` and points are distinct.
-    """
+    """Lagrange weights of distinct points in the value at each of ``at``, shape (at, points)."""
     gaps = _reduced(points[:, None] + (_ORDER - points))
     np.fill_diagonal(gaps, 1)
     far = _reduced(at[:, None] + (_ORDER - points))
-    inverses = _inverses(_reduced(far * _products(gaps)))
-    return _reduced(_products(far)[:, None] * inverses)
+    below = _reduced(far * _products(gaps)).tolist()
+    inverses = [[pow(each, -1, PRIME) for each in row] for row in below]
+    return _reduced(_products(far)[:, None] * np.array(inverses, dtype=np.uint64))
 
 
 def _products(rows: Elements) -> Elements:
@@ -137,16 +135,6 @@ def _products(rows: Elements) -> Elements:
     for column in rows.T:
         product = _reduced(product * column)
     return product
-
-
-def _inverses(elements: Elements) -> Elements:
-    """Inverses modulo the prime: each to the power of the prime less 2 (Fermat)."""
-    power = np.ones_like(elements)
-    for bit in f"{PRIME - 2:b}":
-        power = _reduced(power * power)
-        if bit == "1":
-            power = _reduced(power * elements)
-    return power
 
 
 def _product(first: Elements, second: Elements) -> Elements:

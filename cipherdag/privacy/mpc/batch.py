@@ -45,15 +45,11 @@ _HASH_KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Positions of the parties that find the bits of a run.
+    """Positions of the parties that find the bits of a run; CohortError where two roles are one's.
 
-    Attributes:
-        dealer: Who deals the keys; `COORDINATOR` where there are two sites.
-        twin: Who repeats the deal from the dealer's seed, to verify it; None below four sites.
-        holders: The two sites that hold shares and keys, and compute the bits.
-
-    Raises:
-        CohortError: Two roles fall to one party.
+    The ``dealer`` deals the keys; it is `COORDINATOR` where there are two sites. The ``twin``
+    repeats the deal from the dealer's seed, to verify it; None below four sites. The two
+    ``holders`` hold shares and keys, and compute the bits.
     """
 
     dealer: int
@@ -66,12 +62,7 @@ class Roles:
 
     @classmethod
     def draw(cls, beacon: bytes, sites: Sequence[int]) -> Roles:
-        """The roles of a run over these sites, from public randomness; see above.
-
-        Raises:
-            CohortError: There are fewer than two sites.
-            ParameterError: The beacon has not 32 bytes, or a site is named twice.
-        """
+        """A run's roles by a beacon of 32 bytes; CohortError for fewer than two sites."""
         if len(sites) < TWO_SITES:
             raise CohortError("secure tests need two sites at least")
         order = in_turn(beacon, 0, sites, min(len(sites), FEWEST_WITH_TWIN))
@@ -103,10 +94,9 @@ def batch_digest(
     roles: Roles,
     compared: bytes,
 ) -> bytes:
-    """The digest of a batch with these attributes, 32 bytes; ``compared`` is that of its tests.
+    """The digest of a batch, 32 bytes; ``compared`` is that of its tests.
 
-    Raises:
-        ParameterError: A number or position does not fit 32 bits.
+    ParameterError where a number or position does not fit 32 bits.
     """
     twin = _NO_TWIN if roles.twin is None else roles.twin
     try:
@@ -122,18 +112,14 @@ def batch_digest(
 class Batch:
     """One attempt at a batch of tests, as every party derives it for itself.
 
-    Attributes:
-        session: Digest of the session, 32 bytes.
-        question: Digest of the question, 32 bytes.
-        number: Which question of the session.
-        attempt: 0 for the first; a repeat has new seeds and a new digest.
-        sites: Ascending positions of the sites that take part.
-        roles: Who has which role, the same in every batch of a run.
+    ``session`` and ``question`` are digests, 32 bytes each, and ``number`` says which question of
+    the session it is. ``attempt`` is 0 for the first; a repeat has new seeds and a new digest.
+    ``sites`` are the ascending positions of those that take part; roles are the same in every batch
+    of a run.
 
-    Raises:
-        CohortError: A site with a role does not take part, or the coordinator would deal for
-            other than two sites. Roles are never drawn anew: that would change who is trusted.
-        ParameterError: Another attribute is out of its range.
+    CohortError where a site with a role does not take part, or the coordinator would deal for other
+    than two sites: roles are never drawn anew, which would change who is trusted. ParameterError
+    where another attribute is out of its range.
     """
 
     session: bytes

@@ -54,11 +54,6 @@ class Holding(Secret):
         self._parts = parts
         self._stage = 0
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the parts."""
-        return self._parts.nbytes
-
     def mask(self) -> bytes:
         """This holder's share of E, packed."""
         self._once(0)

@@ -59,11 +59,6 @@ class Party(Secret):
         self._seat: Seat | None = None
         self._answered: list[Batch] = []  # attempts for which masked sums left
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all sealing keys."""
-        return sum(key.secret_size for key in self._keys.values())
-
     def begin(self, batch: Batch) -> Seat:
         """This party's part in a batch; its part in the batch before ends.
 

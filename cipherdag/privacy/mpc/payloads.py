@@ -65,10 +65,7 @@ class BlockHash:
     def __call__(
         self, first: WordMatrix, second: WordMatrix, tweaks: Sequence[WordMatrix | np.uint64]
     ) -> Blocks:
-        """The hash of every block with every tweak, shape (tweaks, ..., 2).
-
-        ``first`` and ``second`` are the blocks' words; a tweak's bits are set in the first word.
-        """
+        """The hash of every block, by its words, with tweaks of the first, (tweaks, ..., 2)."""
         mixed = np.empty((len(tweaks), *first.shape, 2), dtype="<u8")
         for tweak, into in zip(tweaks, mixed, strict=True):
             np.bitwise_or(first, tweak, out=into[..., 1])
@@ -81,12 +78,10 @@ class BlockHash:
         return permuted.astype(np.uint64, copy=False)
 
 
-FLAGS = np.uint64(7)
-"""The bits of a block that a seed leaves free."""
+FLAGS = np.uint64(7)  # the bits of a block that a seed leaves free
 LEAF_BITS = 2
 LEAVES = 1 << LEAF_BITS
-LEVEL_WORDS = 3
-"""Words that one comparison has in a level: a block and a word."""
+LEVEL_WORDS = 3  # words that one comparison has in a level: a block and a word
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _VALUES, _LOWER, _UPPER = np.uint64(2), np.uint64(4), np.uint64(5)  # tweaks; see above
@@ -143,11 +138,9 @@ def evaluate_payloads(
 class _Keys(NamedTuple):
     """What both keys of some comparisons have in common, as views of its words.
 
-    Attributes:
-        order: The comparisons in descending order of bits.
-        levels: From the top, for the first comparisons of ``order``, which have the level: both
-            words of the block, and what corrects a step's word, shape (3, comparisons).
-        outputs: Corrections of the four outputs, shape (4, comparisons).
+    ``order`` has the comparisons in descending order of bits. ``levels`` are, from the top, of the
+    first of these, which have the level: both words of the block, and what corrects a step's word,
+    shape (3, comparisons). ``outputs`` are corrections of the four outputs, shape (4, comparisons).
     """
 
     order: IndexArray

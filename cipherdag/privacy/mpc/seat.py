@@ -39,7 +39,6 @@ from cipherdag.privacy.mpc.messages import (
     sign_bits,
 )
 from cipherdag.privacy.mpc.sharing import (
-    Dealt,
     commitment,
     commits_to,
     deal_batch,
@@ -64,12 +63,18 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
 class Seat(Secret):
     """A party's part in a batch; `Party.begin` makes it.
 
-    It has a key to seal with for each other party with a role; a holder signs with its identity.
+    It has a key to seal with for each other party with a role; a holder signs with its identity. Of
+    a holder, ``masked`` says whether its share of the masked sums left, and ``signed`` whether it
+    signed the bits.
+
+    Every verb raises ReplayError where it was asked before or out of turn, MalformedMessageError
+    for a request that is not valid, and ShareError where what another party sealed does not unseal,
+    or that party saw before what this one did not.
     """
 
     __slots__ = (
-        "_batch", "_dealt", "_holding", "_identity", "_keys", "_last", "_left", "_masked", "_names",
-        "_position", "_random", "_seed", "_seen", "_signed", "_stored",
+        "_dealt", "_holding", "_identity", "_keys", "_last", "_left", "_names", "_position",
+        "_random", "_seed", "_seen", "_stored", "batch", "masked", "signed",
     )  # fmt: skip
 
     def __init__(
@@ -81,33 +86,13 @@ class Seat(Secret):
         identity: SigningIdentity | None,
         random_bytes: RandomBytes,
     ) -> None:
-        self._batch, self._position, self._keys = batch, position, keys
+        self.batch, self._position, self._keys = batch, position, keys
         self._names, self._identity, self._random = names, identity, random_bytes
         self._left = TURNS[batch.role_of(position)]
         self._stored: dict[str, bytes] = {}
         self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
         self._last = self._seen = b""
-        self._masked = self._signed = False
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of the parts and the seed that it stores."""
-        return sum(map(len, self._stored.values())) + len(self._seed)
-
-    @property
-    def batch(self) -> Batch:
-        """The batch that this party takes part in."""
-        return self._batch
-
-    @property
-    def masked(self) -> bool:
-        """Whether this party, as a holder, answered with its share of the masked sums."""
-        return self._masked
-
-    @property
-    def signed(self) -> bool:
-        """Whether this party, as a holder, signed the bits."""
-        return self._signed
+        self.masked = self.signed = False
 
     def end(self) -> None:
         """Let nothing more be asked of this part."""
@@ -117,18 +102,15 @@ class Seat(Secret):
     def share(self, values: IntegerVector) -> bytes:
         """`Contributed`: this site's vector, in three parts.
 
-        Values are whole numbers, shape (words,), each within what this site's rows can say.
-
-        Raises:
-            ReplayError: It was asked before.
-            ParameterError, BoundExceededError: As `split_vector`.
+        Values are whole numbers, shape (words,), each within what this site's rows can say. Raises
+        as `split_vector`, too.
 
         Leaks:
             The vector, to both holders together with the dealer or its twin, which have all three
             parts; nothing to any two of these parties.
         """
         with self._turn("share"):
-            batch, roles = self._batch, self._batch.roles
+            batch, roles = self.batch, self.batch.roles
             parts = split_vector(batch, values, self._random)
             committed = commitment(batch, self._position, parts.dealt)
             first, second = roles.holders
@@ -149,51 +131,37 @@ class Seat(Secret):
     def prepare(self, request: bytes) -> bytes:
         """`Keys` of the dealer, `Checks` of its twin, `Passed` with a holder's share of E.
 
-        Raises:
-            ReplayError: It was asked before, or out of turn.
-            ShareError: A site's part does not unseal, or it gave dealer and twin different ones.
-            MalformedMessageError: The request is no valid `Collected`.
+        ShareError, too, where a site gave dealer and twin different parts.
 
         Leaks:
             To dealer and twin the dealt parts, to a holder its parts; all of them are uniform.
         """
         with self._turn("prepare"):
             said = self._read(request, Collected)
-            others = [site for site in self._batch.sites if site != self._position]
+            others = [site for site in self.batch.sites if site != self._position]
             if len(said.parts) != len(others):
                 raise ShareError("the parts of secure tests are not those of all other sites")
-            if self._position not in self._batch.roles.holders:
+            if self._position not in self.batch.roles.holders:
                 return encode(self._deal(said, others))
             self._holding = self._collected(said, others)
-            self._masked = True
+            self.masked = True
             return self._pass("masked sums", self._holding.mask())
 
     def square(self, request: bytes) -> bytes:
-        """`Passed` with this holder's share of D, from `Square`.
-
-        Raises:
-            ReplayError: As `prepare`.
-            ShareError: The other holder's share does not unseal.
-            ComparisonKeyError: What was dealt was altered, or dealer and twin dealt differently.
-            MalformedMessageError: The request is no valid `Square`.
-        """
+        """`Passed` with its share of D, from `Square`; ComparisonKeyError for another deal."""
         with self._turn("square"):
             said = self._read(request, Square)
-            other = self._passed_by_other("masked sums", said.masked, self._batch.factors.n_bytes)
+            other = self._passed_by_other("masked sums", said.masked, self.batch.factors.n_bytes)
             seed = self._dealt_seed(said)
             share = self._holding.square(other, seed, said.common)
             self._see(other, self._dealt)
             return self._pass("masked forms", share)
 
     def compare(self, request: bytes) -> bytes:
-        """`Passed` with this holder's shares of the labels, from `Passed`.
-
-        Raises ShareError where the other holder's share does not unseal, or it saw other masked
-        sums or other keys than this one.
-        """
+        """`Passed` with this holder's shares of the labels, from `Passed`."""
         with self._turn("compare"):
             sealed = self._read(request, Passed).content
-            other = self._passed_by_other("masked forms", sealed, self._batch.forms.n_bytes)
+            other = self._passed_by_other("masked forms", sealed, self.batch.forms.n_bytes)
             share = self._holding.compare(other)
             self._see(other)
             return self._pass("labels", share)
@@ -202,15 +170,13 @@ class Seat(Secret):
         """`Signed` bits, from `Passed`.
 
         Raises:
-            ReplayError, MalformedMessageError: As `prepare`.
-            ShareError: The other holder's shares do not unseal, or it saw other masked forms.
             ForgedSumError: A label means nothing: dealer or holder deviated.
             AggregateRangeError: A sum is none that the sites can produce.
         """
         with self._turn("open"):
             sealed = self._read(request, Passed).content
-            other = self._passed_by_other("labels", sealed, label_bytes(self._batch))
-            roles, identity = self._batch.roles, self._identity
+            other = self._passed_by_other("labels", sealed, label_bytes(self.batch))
+            roles, identity = self.batch.roles, self._identity
             if identity is None:
                 raise CohortError("a computing party signs what it finds")
             try:
@@ -219,11 +185,11 @@ class Seat(Secret):
                 named = [f"'{self._name(party)}'" for party in (roles.dealer, *roles.holders)]
                 error.message += f" (dealt by {named[0]}, held by {named[1]} and {named[2]})"
                 raise
-            self._signed = True
-            return encode(sign_bits(self._batch, bits, self._dealt, identity))
+            self.signed = True
+            return encode(sign_bits(self.batch, bits, self._dealt, identity))
 
     def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:
-        batch, roles = self._batch, self._batch.roles
+        batch, roles = self.batch, self.batch.roles
         seed = self._seed or self._unsealed(roles.dealer, "seed", said.seed, KEY_BYTES)
         if len(said.commitments) != len(others):
             raise ShareError("the commitments of secure tests are not those of all other sites")
@@ -237,24 +203,16 @@ class Seat(Secret):
                 )
             seeds.append(content)
         dealt = deal_batch(batch, seed, seeds)
-        return self._keys_of(dealt) if self._seed else self._checks_of(dealt)
-
-    def _keys_of(self, dealt: Dealt) -> Keys:
-        first, second = (
-            self._sealed(holder, "holder seed", seed, dealt.digest)
-            for holder, seed in zip(self._batch.roles.holders, dealt.seeds, strict=True)
-        )
-        return Keys(dealt.common, (first, second))
-
-    def _checks_of(self, dealt: Dealt) -> Checks:
-        first, second = (
-            self._sealed(holder, "check", dealt.check(self._batch, which))
-            for which, holder in enumerate(self._batch.roles.holders)
-        )
-        return Checks((first, second))
+        (first, one), (second, other) = zip(roles.holders, dealt.seeds, strict=True)
+        if self._seed:
+            kind, bound = "holder seed", dealt.digest
+            sealed = self._sealed(first, kind, one, bound), self._sealed(second, kind, other, bound)
+            return Keys(dealt.common, sealed)
+        one, other = dealt.check(batch, 0), dealt.check(batch, 1)
+        return Checks((self._sealed(first, "check", one), self._sealed(second, "check", other)))
 
     def _collected(self, said: Collected, others: Sequence[int]) -> Holding:
-        batch = self._batch
+        batch = self.batch
         which = batch.roles.holders.index(self._position)
 
         def words() -> Iterator[WordVector]:
@@ -269,7 +227,7 @@ class Seat(Secret):
 
     def _dealt_seed(self, said: Square) -> bytes:
         """The holder's seed, once the twin, where there is one, has dealt the same."""
-        batch, roles = self._batch, self._batch.roles
+        batch, roles = self.batch, self.batch.roles
         self._dealt = dealt = hashlib.sha256(said.common).digest()
         try:
             seed = self._unsealed(roles.dealer, "holder seed", said.seed, KEY_BYTES, dealt)
@@ -300,13 +258,13 @@ class Seat(Secret):
 
     @property
     def _other(self) -> int:
-        first, second = self._batch.roles.holders
+        first, second = self.batch.roles.holders
         return second if self._position == first else first
 
     def _see(self, other: bytes, *more: bytes) -> None:
         """Note both holders' shares, so that what follows is bound to them."""
         shares = self._last, other
-        if self._position != self._batch.roles.holders[0]:
+        if self._position != self.batch.roles.holders[0]:
             shares = other, self._last
         self._seen = hashlib.sha256(transcript(self._seen, *shares, *more)).digest()
 
@@ -341,11 +299,11 @@ class Seat(Secret):
 
     def _context(self, kind: str, sender: int, to: int, bound: bytes) -> bytes:
         return transcript(
-            self._batch.digest, kind.encode(), encode_position(sender), encode_position(to), bound
+            self.batch.digest, kind.encode(), encode_position(sender), encode_position(to), bound
         )
 
     def _read(self, request: bytes, kind: type[BodyType]) -> BodyType:
-        return decode(request, kind, most_bytes(self._batch, kind))
+        return decode(request, kind, most_bytes(self.batch, kind))
 
     def _name(self, party: int) -> str:
         return "coordinator" if party == COORDINATOR else self._names[party]

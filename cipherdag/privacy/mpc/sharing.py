@@ -30,6 +30,7 @@ Leaks:
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -47,26 +48,16 @@ from cipherdag.privacy.wire import same_digest, transcript
 _PART = b"part of a vector"
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Parts(Secret):
     """The three parts of one site's vector.
 
-    Attributes:
-        first: Seed of the first holder's part.
-        dealt: Seed of the part of the dealer and its twin.
-        rest: The second holder's part, packed.
+    Seeds of the first holder's part, and of the dealer's and its twin's; the rest, packed words.
     """
 
-    __slots__ = ("dealt", "first", "rest")
-
-    def __init__(self, first: bytes, dealt: bytes, rest: bytes) -> None:
-        self.first = first
-        self.dealt = dealt
-        self.rest = rest
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all three parts."""
-        return len(self.first) + len(self.dealt) + len(self.rest)
+    first: bytes
+    dealt: bytes
+    rest: bytes
 
 
 def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes) -> Parts:
@@ -137,12 +128,6 @@ class HolderDraws(Secret):
         self.masks, self.dealt, steps, self.labels, self.reach = parts[1:]
         self.steps: WordVector = steps & ~_ONE if holder else steps | _ONE
 
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of all words."""
-        secrets = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
-        return sum(array.nbytes for array in secrets)
-
 
 class Dealt(Secret):
     """A deal: a part that anyone may read, and a seed for each holder."""
@@ -153,11 +138,6 @@ class Dealt(Secret):
         self.common = common
         self.digest = hashlib.sha256(common).digest()
         self.seeds = seeds
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of both seeds."""
-        return sum(map(len, self.seeds))
 
     def check(self, batch: Batch, holder: int) -> bytes:
         """The digest of the deal that the twin sends a holder, 32 bytes."""

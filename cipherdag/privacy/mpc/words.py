@@ -42,10 +42,7 @@ def low_bits(widths: IntegerVector) -> WordVector:
 
 
 class WordPacking:
-    """Words of a ring each as they travel, one after the other.
-
-    The rings have 1 to 64 bits, shape (words,); all words together take ``n_bytes``.
-    """
+    """Words, each of a ring of 1 to 64 bits, as they travel together in ``n_bytes``."""
 
     __slots__ = ("_low", "_used", "n_bytes")
 

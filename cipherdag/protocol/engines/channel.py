@@ -13,17 +13,13 @@ import os
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal
 
-import msgspec
-
-from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body
 from cipherdag.protocol.engines.confinement import Confinement
 
 TICKET_BYTES = 16
-FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
-"""Longest frame: a message, and what stands around it."""
+FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024  # longest frame: a message, and what stands around it
 
 UNKNOWN_OPERATION = "an operation that this site does not know"
 
@@ -49,12 +45,9 @@ class Reply(Body, frozen=True, tag="reply"):
 class Address(Body, frozen=True, tag="address"):
     """All that an engine's process needs to know of its site.
 
-    Attributes:
-        host: Host name of the coordinator; its certificate must be for this name.
-        root: Certificate of the study's authority, PEM.
-        certificate: The site's, PEM.
-        key: The private key of the certificate, PEM.
-        protected: Paths that the process must not be able to open.
+    ``host`` is the coordinator's, which its certificate must be for. ``root`` is the certificate of
+    the study's authority, ``certificate`` and ``key`` are the site's, PEM. The process must not be
+    able to open the paths ``protected``.
     """
 
     site: str
@@ -77,12 +70,10 @@ class Started(Body, frozen=True, tag="started"):
 
 
 class Notice(Body, frozen=True, tag="notice"):
-    """Something that a person at the site should know of.
+    """Something that a person at the site should know of, so many times since the last notice.
 
-    Attributes:
-        what: A fixed sentence, never text that came from elsewhere.
-        times: How often, since the last notice.
-        refused: Whether somebody asked for what this site does not do.
+    ``what`` is a fixed sentence, never text that came from elsewhere; ``refused`` says whether
+    somebody asked for what this site does not do.
     """
 
     what: str
@@ -90,27 +81,9 @@ class Notice(Body, frozen=True, tag="notice"):
     refused: bool
 
 
-Kind = TypeVar("Kind", bound=Body)
-
-
-def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
-    """Decode a message of one of some kinds, or raise MalformedMessageError, quoting nothing."""
-    expected = kinds[0]
-    for kind in kinds[1:]:
-        expected |= kind  # type: ignore[assignment]
-    try:
-        return msgspec.msgpack.decode(content, type=expected)
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise MalformedMessageError(f"the bytes are not a valid {names}") from None
-
-
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A study's root certificate, and the certificate and key that one end uses, as PEM.
-
-    The key stands in no repr.
-    """
+    """A study's root certificate, and one end's certificate and key, as PEM; repr has no key."""
 
     root: bytes
     certificate: bytes

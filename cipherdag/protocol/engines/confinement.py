@@ -50,8 +50,7 @@ _FORBIDDEN_TO_CARRIERS = (
 file_setattr."""
 _INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, by which libc looks up names
 _FAMILIES = 64
-_MOST_WRITTEN = 1024 * 1024
-"""Bytes of the one file that a carrier still holds: what it prints."""
+_MOST_WRITTEN = 1024 * 1024  # bytes of the one file that a carrier still holds: what it prints
 _LOW_HALF = 0xFFFFFFFF
 
 NAMES_OF_HOSTS = (
@@ -69,10 +68,9 @@ DEVICES = ("/dev/null", "/dev/urandom", "/etc/localtime", "/usr/share/zoneinfo")
 class Confinement(Body, frozen=True):
     """How an engine's process is confined, away from a site's files, as the process has tried it.
 
-    Attributes:
-        user: Number of the user that it runs as; -1 where the system has none.
-        kernel: What the kernel enforces: ``landlock``, ``seccomp``.
-        opened: The site's files that it could open nevertheless.
+    ``user`` is the number of the user that it runs as, -1 where the system has none; ``kernel``
+    what the kernel enforces (``landlock``, ``seccomp``); ``opened`` the site's files that it could
+    open nevertheless.
     """
 
     user: int
@@ -100,12 +98,9 @@ class _PathRule(ctypes.Structure):
 def confine(protected: Iterable[Path], *, ports: tuple[int, ...] = ()) -> Confinement:
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
-    Call it before the process has a second thread: Landlock binds the thread that asks, and those
-    that it starts. The process may connect to ``ports``. Returned is what was enforced, and which
-    ``protected`` files of the site could be opened all the same.
-
-    Raises:
-        SiteNotReadyError: The process has a second thread, which would keep its rights.
+    Call it before the process has a second thread, else it is a SiteNotReadyError: Landlock binds
+    the thread that asks, and those that it starts. The process may connect to ``ports``. Returned
+    is what was enforced, and which ``protected`` files of the site could be opened all the same.
     """
     kernel = []
     if sys.platform == "linux":

@@ -1,7 +1,4 @@
-"""The interface of every engine, which carries bytes and knows nothing of what they mean.
-
-`LocalEngine` is the one for sites in this process: every message still passes through bytes.
-"""
+"""The interface of engines, which carry bytes unread, and the one for sites of this process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,15 +18,9 @@ class Engine(Protocol):
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """Send each site its message.
+        """Send each site, by name, its message: one reply or failure for every site.
 
-        Args:
-            operation: What the messages are about; sites refuse an operation they do not know.
-            messages: One message per site, by the site's name.
-            timeout_s: Seconds to wait for the slowest reply.
-
-        Returns:
-            One reply or failure for every site in ``messages``.
+        Sites refuse an unknown ``operation``. The slowest has ``timeout_s`` seconds to reply.
         """
 
 
@@ -48,11 +39,8 @@ class LocalEngine:
     ) -> dict[str, bytes | SiteFailure]:
         """Sends each site its message; see `Engine.call`."""
         del timeout_s
-        replies: dict[str, bytes | SiteFailure] = {}
-        for site, message in messages.items():
-            handler = self._handlers.get(site)
-            if handler is None:
-                replies[site] = SiteFailure("unreachable")
-            else:
-                replies[site] = handler(operation, message)
-        return replies
+        handlers, gone = self._handlers, SiteFailure("unreachable")
+        return {
+            site: handlers[site](operation, message) if site in handlers else gone
+            for site, message in messages.items()
+        }

@@ -15,19 +15,17 @@ from collections.abc import Callable, Mapping
 from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
-from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode, encode
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     Address,
     Call,
     Notice,
-    Outcome,
     Reply,
     Started,
-    read,
 )
 from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.engines.flare_engine import TOKEN_BYTES
@@ -39,6 +37,7 @@ START_S = 60.0
 STOP_S = 5.0
 PROXIES = ("https_proxy", "http_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
 NOTICE_PAUSE_S = 0.1
+CALLS = cast("type[Call | Notice]", Call | Notice)
 
 log = logging.getLogger("cipherdag.site")
 
@@ -46,19 +45,15 @@ log = logging.getLogger("cipherdag.site")
 class EngineProcess:
     """An engine's process that this process starts; use it as a context manager.
 
-    Args:
-        address: The site's address and certificates, which the process is given.
-        handler: Operation and message in, reply out; called by one thread.
-        record: Hears that it started, and what it noticed.
-        console: The file that gets what it prints, mode 0600.
+    It is given the ``address`` and certificates of its site. The ``handler`` is called by one
+    thread, ``record`` hears that it started, and what it noticed, and the file ``console`` gets
+    what it prints, mode 0600.
     """
 
     def __init__(
         self, address: Address, handler: Handler, record: Record, *, console: Path
     ) -> None:
-        self._address = address
-        self._handler = handler
-        self._record = record
+        self._address, self._handler, self._record = address, handler, record
         self._console = console
         self._serving: threading.Thread | None = None
 
@@ -82,7 +77,7 @@ class EngineProcess:
         os.close(said)
         try:
             self._connection.send_bytes(encode(self._address))
-            self._record(read(_within(self._connection, START_S), Started))
+            self._record(decode(_within(self._connection, START_S), Started))
         except (EOFError, OSError, MalformedMessageError) as error:
             self.__exit__()
             raise SiteNotReadyError(
@@ -119,18 +114,14 @@ class EngineProcess:
 class EngineDoor:
     """A local door at which an engine's process of another user connects; a context manager.
 
-    Args:
-        folder: A folder whose group holds that user; ``door`` and ``token`` are made in it.
-        address: What the process is given.
+    ``door`` and ``token`` are made in a folder whose group holds that user, who gets ``address``.
     """
 
     running = True
 
     def __init__(self, folder: Path, address: Address, handler: Handler, record: Record) -> None:
         self._folder = folder
-        self._address = address
-        self._handler = handler
-        self._record = record
+        self._address, self._handler, self._record = address, handler, record
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -159,7 +150,7 @@ class EngineDoor:
             try:
                 with self._listener.accept() as connection:
                     connection.send_bytes(encode(self._address))
-                    self._record(read(connection.recv_bytes(FRAME_BYTES), Started))
+                    self._record(decode(connection.recv_bytes(FRAME_BYTES), Started))
                     serve(connection, self._handler, self._record)
             except (OSError, EOFError, AuthenticationError, MalformedMessageError):
                 if not self._ended.is_set():
@@ -169,12 +160,11 @@ class EngineDoor:
 def serve(connection: Connection, handler: Handler, record: Record) -> None:
     """Answer an engine's process until it leaves or sends something malformed.
 
-    The connection is closed in any case: the process then ends, and the site notices that it
-    hears nothing any more.
+    The connection is closed in any case: the process then ends, and the site notices it.
     """
     try:
         while True:
-            said = read(connection.recv_bytes(FRAME_BYTES), Call, Notice)
+            said = decode(connection.recv_bytes(FRAME_BYTES), CALLS)
             if isinstance(said, Notice):
                 record(said)
                 time.sleep(NOTICE_PAUSE_S)  # a process that says more waits, and fills no disk
@@ -190,16 +180,15 @@ def serve(connection: Connection, handler: Handler, record: Record) -> None:
 
 def answered(call: Call, handler: Handler) -> Reply:
     """The handler's reply to a call; of an exception, that it failed."""
-    outcome: Outcome = "failed"
     try:
         reply: object = handler(call.operation, call.message)
     except Exception:  # its text stays in this process's own log; the caller hears one word
         log.exception("failed on %s", call.operation)
-        return Reply(call.ticket, outcome)
+        return Reply(call.ticket, "failed")
     if isinstance(reply, bytes) and len(reply) <= MAX_MESSAGE_BYTES:
         return Reply(call.ticket, "reply", reply)
     log.error("the reply to %s is not bytes, or too long", call.operation)
-    return Reply(call.ticket, outcome)
+    return Reply(call.ticket, "failed")
 
 
 def _within(connection: Connection, seconds: float) -> bytes:

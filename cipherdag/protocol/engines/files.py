@@ -1,10 +1,9 @@
 """The files engine: every message to a site is a file, and so is every reply.
 
 Each site has a folder in the share, with one for what goes to it and one for what comes back
-(`folder`). There is no server and no open port: both ends look into the folder. What the share does
-not bring, such as while it is not mounted, is waited for until the step's time is over. A site's
-end runs within the site's own process: nothing listens, nothing connects, and what lies in the
-folder is read only where the coordinator sealed it.
+(`folder`). There is no server and no open port: both ends look into the folder, and read what the
+other sealed. What the share does not bring is waited for until the step's time is over. A site's
+end runs within the site's own process.
 
 Leaks:
     As `folder`: to whoever reads the share, numbers, times and lengths of messages, sites' names.
@@ -21,7 +20,7 @@ from typing import Final, Self
 
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.keys.pairkeys import PairKey
-from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, encode
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, decode, encode
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import (
     TICKET_BYTES,
@@ -29,7 +28,6 @@ from cipherdag.protocol.engines.channel import (
     Call,
     Notice,
     Reply,
-    read,
 )
 from cipherdag.protocol.engines.engine import Handler, SiteFailure
 from cipherdag.protocol.engines.engine_process import STOP_S, answered
@@ -42,8 +40,7 @@ from cipherdag.protocol.engines.folder import (
     Sender,
 )
 
-GREETING: Final = "greeting"
-"""An operation that every started site answers with nothing."""
+GREETING: Final = "greeting"  # an operation that every started site answers with nothing
 FIRST_PAUSE_S: Final = 0.01
 LONGEST_PAUSE_S: Final = 0.5
 REASONS: Final = {"busy": "timeout"}
@@ -71,9 +68,8 @@ class FilesEngine:
     ) -> dict[str, bytes | SiteFailure]:
         """Sends each site its message, all at once; see `Engine.call`.
 
-        Raises:
-            ParameterError: A message or the operation's name is too long; nothing is sent then.
-            OutputError: The number of the message cannot be written down.
+        ParameterError where a message or the operation's name is too long; nothing is sent then.
+        OutputError where the number of the message cannot be written down.
         """
         if len(operation.encode()) > MAX_OPERATION_BYTES:
             raise ParameterError("the operation's name is longer than 64 bytes")
@@ -109,8 +105,6 @@ class FilesEngine:
 
     def _next_number(self) -> int:
         """A number above all before, also where the file was lost: the clock's milliseconds."""
-        from cipherdag.protocol.durable_files import write_whole
-
         try:
             last = int(self._numbers.read_text("ascii"))
         except (OSError, ValueError):
@@ -148,7 +142,7 @@ class _Link:
         if received is None or received[0] != number:
             return None
         try:
-            reply = read(received[1], Reply)
+            reply = decode(received[1], Reply)
         except MalformedMessageError:
             reply = None
         return reply if reply is not None and reply.ticket == ticket else Reply(ticket, "failed")
@@ -176,14 +170,10 @@ site_log = logging.getLogger("cipherdag.site")
 class FilesSite:
     """Answers what the coordinator puts into the site's folder; use it as a context manager.
 
-    Args:
-        folder: The site's folder in the share.
-        handler: Operation and message in, reply out; called by one thread.
-        key: The key that the site shares with the coordinator.
-        operations: The operations that the site knows; every other one is refused unread.
-        numbers: A file of the site's own with the last number that was answered.
-        record: Hears what a person at the site should know of.
-        stale_s: Seconds, as for `Receiver`.
+    The ``handler`` is called by one thread. The ``key`` is the one that the site shares with the
+    coordinator. Operations that the site does not know are refused unread. The file ``numbers`` of
+    the site's own holds the last number that was answered, and ``record`` hears what a person at
+    the site should know of. ``stale_s`` is as for `Receiver`.
     """
 
     def __init__(
@@ -256,7 +246,7 @@ class FilesSite:
     def _reply(self, number: int, content: bytes) -> bytes:
         """The sealed call's reply; a call that is none is refused."""
         try:
-            call = read(content, Call)
+            call = decode(content, Call)
         except MalformedMessageError:
             self._notices.update([NOT_A_CALL])
             return encode(Reply(number.to_bytes(16, "big"), "refused"))

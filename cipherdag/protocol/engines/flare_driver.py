@@ -25,10 +25,8 @@ from cipherdag.protocol.forward_proxy import proxy_to
 
 HANDSHAKE_S = 10.0
 HANDSHAKE_BYTES = 4096
-SHORT_BYTES = 64 * 1024
-"""Longest frame of a peer from whom no message is waited for."""
-FRAME_S = 600.0
-"""How long a frame may take to arrive once it has begun."""
+SHORT_BYTES = 64 * 1024  # longest frame of a peer from whom no message is waited for
+FRAME_S = 600.0  # how long a frame may take to arrive once it has begun
 SILENCE_S = 60.0
 """After so long without a byte the other end is gone: whoever lives sends a heartbeat sooner."""
 BUFFER_BYTES = 4 * 1024 * 1024
@@ -126,10 +124,7 @@ class LinkConnection(AioConnection):  # type: ignore[misc]
 
 
 class LinkDriver(AioTcpDriver):  # type: ignore[misc]
-    """FLARE's asynchronous TCP driver with our TLS, our proxy, and a limit on strangers.
-
-    ``peers`` hears of what is refused. Without a ``listener`` it is the end that calls.
-    """
+    """FLARE's TCP driver with our TLS, proxy and limits; the end without a listener calls."""
 
     def __init__(
         self, context: ssl.SSLContext, peers: Peers, listener: socket.socket | None = None

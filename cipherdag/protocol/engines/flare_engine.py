@@ -10,7 +10,6 @@ Leaks:
 
 import contextlib
 import logging
-import os
 import secrets
 import shutil
 import socket
@@ -25,8 +24,9 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError, writing
-from cipherdag.privacy.wire import MAX_OPERATION_BYTES, Body, encode
-from cipherdag.protocol.engines.channel import FRAME_BYTES, read
+from cipherdag.privacy.wire import MAX_OPERATION_BYTES, Body, decode, encode
+from cipherdag.protocol.durable_files import write_whole
+from cipherdag.protocol.engines.channel import FRAME_BYTES
 from cipherdag.protocol.engines.engine import Handler, SiteFailure
 
 ADDRESS_FILE = ".address"
@@ -38,10 +38,8 @@ log = logging.getLogger("cipherdag.local")
 class LocalSocket:
     """Answers what is asked in a folder until the context ends.
 
-    Args:
-        folder: ``.address`` in it says where the socket is, and the token.
-        handler: Operation and message in, reply out; it may be called by several threads.
-        most: How many may wait for an answer at once.
+    ``.address`` in the folder says where the socket is, and the token. The ``handler`` may be
+    called by several threads; at most ``most`` callers wait for an answer at once.
     """
 
     def __init__(self, folder: Path, handler: Handler, *, most: int) -> None:
@@ -60,9 +58,7 @@ class LocalSocket:
             )
         with writing(self._address):
             self._address.unlink(missing_ok=True)
-            descriptor = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(f"{self._private / 'socket'}\n{self._token.hex()}\n")
+        write_whole(self._address, f"{self._private / 'socket'}\n{self._token.hex()}\n")
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
         return self
@@ -148,13 +144,8 @@ class ConnectedSites(Body, frozen=True):
 class FlareEngine:
     """Carries messages to the sites that are connected to the coordinator's server.
 
-    Args:
-        sites: Every site that may be called.
-        start_s: Seconds that the server and the sites may take to come up.
-
-    Raises:
-        SiteUnreachableError: The server does not run, or no site has connected in this time.
-        CohortError: There is no site, or one appears twice.
+    It and the sites, all that may be called, have ``start_s`` seconds to come up, else it is a
+    SiteUnreachableError; CohortError where there is no site, or one appears twice.
     """
 
     def __init__(self, folder: Path, *, sites: Sequence[str], start_s: float = 15.0) -> None:
@@ -184,7 +175,7 @@ class FlareEngine:
         if asked.site not in self._sites:
             return SiteFailure("unreachable")
         try:
-            done = read(ask(self._folder, DELIVER, encode(asked)), Delivered)
+            done = decode(ask(self._folder, DELIVER, encode(asked)), Delivered)
         except SiteNotReadyError:
             connected_sites(self._folder)  # names the cause if it is not the site
             return SiteFailure("unreachable")
@@ -211,7 +202,7 @@ def connected_sites(folder: Path, *, wait_s: float = START_S) -> frozenset[str]:
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return frozenset(read(ask(folder, CONNECTED, b""), ConnectedSites).names)
+            return frozenset(decode(ask(folder, CONNECTED, b""), ConnectedSites).names)
         except SiteNotReadyError as error:
             if time.monotonic() >= deadline:
                 raise SiteUnreachableError(

@@ -3,8 +3,7 @@
 FLARE's lowest layer (F3: `Communicator`, SFM) connects, connects again, and names each end. Its
 cells, jobs, deployments and commands are not started, so no frame can ask for them. Of what
 arrives, FLARE decodes its own handshake (msgpack); everything else goes to one receiver as bytes.
-FLARE leaves two things to its users that this module adds: who may speak is decided by the
-certificate alone, and connections that show none are few and short.
+Who may speak is decided here, by the certificate alone.
 
 Leaks:
     Whoever sees the network learns addresses, times and lengths; a peer also the other's name.
@@ -47,8 +46,7 @@ class Again:
         return len(self._happened) == TIMES and self._clock() - self._happened[0] <= WITHIN_S
 
 
-CHANNEL = 7001
-"""Number of our channel among FLARE's applications; its own have numbers below 10."""
+CHANNEL = 7001  # number of our channel among FLARE's applications; its own have numbers below 10
 SCHEME = "satcp"
 HEARTBEAT_S = 20.0
 """Seconds without a word before a heartbeat: proxies cut what is idle for a minute."""
@@ -70,8 +68,7 @@ class Link:
     def listen(self, host: str, port: int, credentials: Credentials) -> int:
         """Wait for peers on one port, and return it; ``localhost`` binds the loopback alone.
 
-        Raises:
-            SiteUnreachableError: The port is taken, or may not be bound.
+        SiteUnreachableError where the port is taken, or may not be bound.
         """
         raise_limit_of_files()
         bound = "127.0.0.1" if host == "localhost" else ""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.privacy.wire import encode
-from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
+from cipherdag.privacy.wire import decode, encode
+from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply
 from cipherdag.protocol.engines.flare_driver import PEER_DATES, Peers
 from cipherdag.protocol.engines.flare_engine import (
     CONNECTED,
@@ -52,14 +52,10 @@ class _Waiting:
 class Relay:
     """Carries messages until the context ends.
 
-    Args:
-        folder: The coordinator's folder; runs find the local socket through it.
-        host: Host name of the server's certificate.
-        port: Its one port; 0 takes a free one, see `port`.
-        admitted: Names of the sites that may connect now; asked again whenever one connects.
-
-    Raises:
-        SiteUnreachableError: The port cannot be bound.
+    Runs find the local socket through the coordinator's ``folder``. ``host`` is the host name of
+    the server's certificate, and ``port`` its one port; 0 takes a free one. ``admitted`` gives the
+    names of the sites that may connect now, whenever one connects. SiteUnreachableError where the
+    port cannot be bound.
     """
 
     def __init__(
@@ -128,7 +124,7 @@ class Relay:
             with self._lock:
                 return encode(ConnectedSites(tuple(sorted(self._connected))))
         if operation == DELIVER:
-            return encode(self._deliver(read(message, Delivery)))
+            return encode(self._deliver(decode(message, Delivery)))
         raise MalformedMessageError("a run asked for what the server does not do")
 
     def _deliver(self, asked: Delivery) -> Delivered:
@@ -160,7 +156,7 @@ class Relay:
 
     def _received(self, site: str, content: bytes) -> None:
         try:
-            reply = read(content, Reply)
+            reply = decode(content, Reply)
         except MalformedMessageError:
             log.warning("refused bytes of '%s' that are no reply", site)
             return

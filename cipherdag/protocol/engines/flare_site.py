@@ -21,7 +21,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode, encode
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     TICKET_BYTES,
@@ -33,7 +33,6 @@ from cipherdag.protocol.engines.channel import (
     Outcome,
     Reply,
     Started,
-    read,
 )
 from cipherdag.protocol.engines.confinement import confine
 from cipherdag.protocol.engines.flare_link import Again
@@ -48,8 +47,7 @@ NOT_ADMITTED = (
     "the coordinator's server closes each connection at once: was this site revoked, or is its "
     "clock wrong?"
 )
-MOST_CUT = 3
-"""Connections in a row that the server closed before it said its name."""
+MOST_CUT = 3  # connections in a row that the server closed before it said its name
 NOT_A_CALL = "bytes that are no call"
 
 
@@ -111,7 +109,7 @@ class SiteEngine:
     def _received(self, _: str, content: bytes) -> None:
         """Take a call from the network; never waits."""
         try:
-            call = read(content, Call)
+            call = decode(content, Call)
         except MalformedMessageError:
             self._note(NOT_A_CALL, refused=True)
             return
@@ -125,7 +123,7 @@ class SiteEngine:
 
     def _pass_on(self, call: Call) -> None:
         self._process.send_bytes(encode(call))
-        reply = read(self._process.recv_bytes(FRAME_BYTES), Reply)
+        reply = decode(self._process.recv_bytes(FRAME_BYTES), Reply)
         # before the reply leaves: who has it may ask again at once
         self._free.release()
         self._reply(call.ticket, reply.outcome, reply.reply)
@@ -150,7 +148,7 @@ class SiteEngine:
 
 def serve(process: Connection) -> None:
     """Get an address, give up all files, and pass on calls until the connection is closed."""
-    address = read(process.recv_bytes(FRAME_BYTES), Address)
+    address = decode(process.recv_bytes(FRAME_BYTES), Address)
     credentials = Credentials(address.root, address.certificate, address.key)
     context = credentials.context(server=False)
     proxy = proxy_to(address.host)

@@ -36,8 +36,7 @@ from cipherdag.protocol.engines.channel import FRAME_BYTES
 TO_SITE: Final = "to-site"
 TO_COORDINATOR: Final = "to-coordinator"
 
-MOST_FILES: Final = 4096
-"""Most files of one folder that are looked at; two are in use."""
+MOST_FILES: Final = 4096  # most files of one folder that are looked at; two are in use
 MOST_BYTES: Final = FRAME_BYTES + SEAL_BYTES
 STALE_S: Final = 60.0
 AGAIN_S: Final = 1.0
@@ -75,11 +74,6 @@ class DirectionKey(Secret):
         self._about = transcript(direction.encode(), study.encode(), site.encode())
         self._seal: SealingKey = sealing_keys([pair_key], b"folder " + direction.encode())[0]
         self._nonces = PairKey(pair_key.derive(b"folder nonces", self._about))
-
-    @property
-    def secret_size(self) -> int:
-        """Number of bytes of both keys."""
-        return self._seal.secret_size + self._nonces.secret_size
 
     def seal(self, number: int, content: bytes) -> bytes:
         """Sealed content: the same bytes for the same content and number, sent again after a crash.
@@ -195,8 +189,7 @@ class Receiver:
     def _arrived(self, where: int, name: str, said: _Said, stamp: Stamp) -> bytes | None:
         """The content of the length and digest that a name says; None while it is waited for.
 
-        Raises:
-            MalformedMessageError: It is another content, and did not change for ``stale_s``.
+        MalformedMessageError where it is another content, and did not change for ``stale_s``.
         """
         now = time.monotonic()
         before, since, read = self._incomplete.get(name, (stamp, now, -AGAIN_S))

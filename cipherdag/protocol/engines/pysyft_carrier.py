@@ -1,13 +1,13 @@
 """PySyft 0.10 brings the files of a study from one end to the other, where no drive is shared.
 
-PySyft synchronises folders of peers over Google Drive. Each end writes into its own datasite, which
-the other end may read, and copies what the other's datasite shows into its folder of files:
+PySyft synchronises folders of peers over Google Drive. Each end writes into its own datasite, and
+copies what the other's datasite shows into its folder of files:
 
     coordinator   SHARE/NAME/to-site         to  COORDINATOR/cipherdag/STUDY/NAME/to-site
     site          SHARE/NAME/to-coordinator  to  SITE/cipherdag/STUDY/NAME/to-coordinator
 
-What a carrier does not bring is late, and what it alters is refused (`folder`): nothing rests on
-it. It runs as a process of its own, which needs no file of the site but the shared folder.
+What a carrier does not bring is late, and what it alters is refused (`folder`). It runs as a
+process of its own, which needs no file of the site but the shared folder.
 
 Leaks:
     To PySyft and Google what `folder` leaks to whoever reads it, and the addresses of both ends.
@@ -41,6 +41,7 @@ class Peer:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True)
 class PySyftCarrier:
     """Carries the files of some sites' folders, seen from one end.
 
@@ -48,17 +49,15 @@ class PySyftCarrier:
     this end writes: `TO_SITE` at the coordinator, `TO_COORDINATOR` at a site.
     """
 
-    def __init__(self, client: Any, peers: Sequence[Peer], *, study: str, outgoing: str) -> None:
-        self._client = client
-        self._peers = peers
-        self._study = study
-        self._outgoing = outgoing
-        self._incoming = TO_COORDINATOR if outgoing == TO_SITE else TO_SITE
+    client: Any
+    peers: Sequence[Peer]
+    study: str
+    outgoing: str
 
     def allow(self) -> None:
         """Let each peer alone read what is for it; OutputError if PySyft's folder is closed."""
-        for peer in self._peers:
-            at = self._datasite(self._client.email, peer)
+        for peer in self.peers:
+            at = self._datasite(self.client.email, peer)
             with writing(at):
                 at.mkdir(parents=True, exist_ok=True)
             write_whole(at / "syft.pub.yaml", RULES.format(reader=peer.email), mode=OPEN)
@@ -67,32 +66,32 @@ class PySyftCarrier:
         """Bring what is new to the other ends, and theirs here; what fails is tried again later."""
         try:
             ready = self._ready()
-            for peer in self._peers:
+            for peer in self.peers:
                 if peer.email in ready:  # PySyft never sends what changed before it knew the peer
-                    sent = self._datasite(self._client.email, peer) / self._outgoing
-                    mirror(peer.folder / self._outgoing, sent)
-            self._client.sync()
+                    sent = self._datasite(self.client.email, peer) / self.outgoing
+                    mirror(peer.folder / self.outgoing, sent)
+            self.client.sync()
             self._meet()
-            for peer in self._peers:
-                came = self._datasite(peer.email, peer) / self._incoming
-                mirror(came, peer.folder / self._incoming)
+            incoming = TO_COORDINATOR if self.outgoing == TO_SITE else TO_SITE
+            for peer in self.peers:
+                mirror(self._datasite(peer.email, peer) / incoming, peer.folder / incoming)
         except Exception as error:  # noqa: BLE001 - whatever PySyft or Google raises passes
             log.warning("PySyft did not synchronise, trying again: %s", type(error).__name__)
 
     def _ready(self) -> set[str]:
         """Addresses of the peers that PySyft sends changes to."""
-        met = self._client.peer_manager
+        met = self.client.peer_manager
         emails = [peer.email for peer in met.approved_peers]
         return set(met.get_compatible_peer_emails_for_syncing(emails)) if emails else set()
 
     def _meet(self) -> None:
         """Become peers: the coordinator asks, and a site agrees to its coordinator alone."""
-        for peer in self._peers:
-            met = self._client.peer_manager.get_cached_peer(peer.email)
-            if self._outgoing == TO_SITE and met is None:
-                self._client.add_peer(peer.email, sync=False, verbose=False)
-            elif self._outgoing == TO_COORDINATOR and met is not None and met.is_requested_by_peer:
-                self._client.approve_peer_request(peer.email, verbose=False)
+        for peer in self.peers:
+            met = self.client.peer_manager.get_cached_peer(peer.email)
+            if self.outgoing == TO_SITE and met is None:
+                self.client.add_peer(peer.email, sync=False, verbose=False)
+            elif self.outgoing == TO_COORDINATOR and met is not None and met.is_requested_by_peer:
+                self.client.approve_peer_request(peer.email, verbose=False)
 
     def run(self, *, stopped: Callable[[float], bool]) -> None:
         """Carry until ``stopped`` says so, which waits for some seconds."""
@@ -101,8 +100,8 @@ class PySyftCarrier:
             self.carry()
 
     def _datasite(self, email: str, peer: Peer) -> Path:
-        named = Path("cipherdag") / self._study / peer.folder.name
-        return Path(self._client.syftbox_folder) / email / named
+        named = Path("cipherdag") / self.study / peer.folder.name
+        return Path(self.client.syftbox_folder) / email / named
 
 
 def mirror(source: Path, target: Path) -> None:
@@ -123,11 +122,7 @@ def mirror(source: Path, target: Path) -> None:
 
 
 def log_in(email: str, token: Path) -> Any:
-    """PySyft's ``SyftboxManager`` of a Google Drive account, by its address and token's file.
-
-    Raises:
-        SiteNotReadyError: PySyft 0.10 is not installed here, or does not log in.
-    """
+    """PySyft's manager of an account, by its token's file; or a SiteNotReadyError."""
     check_version()
     from syft.sync.login import _init_client_login
     from syft.sync.syftbox_manager import SyftboxManager

@@ -1,15 +1,12 @@
 """A site's answer to Fed-CD's question: it trains on its own rows and weighs what it learnt.
 
-An answer is a function of the question, the rows and the site's key alone. The generator is seeded
+An answer is a function of the question, the rows and the site's key alone: the generator is seeded
 from the run's seed, the round, a digest of the rows and that key, and networks are new in every
 round. So a round that is asked again, even of a restarted site, has the same answer.
 
 Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
 is that of the published program. Rounding is ours: sums of exact weights disclose the rows of every
-intervention (ADR 49).
-
-Leaks:
-    Weights disclose the interventions of a site, so they leave it as protected summands.
+intervention (ADR 49), so weights leave the site as protected summands.
 """
 
 from __future__ import annotations

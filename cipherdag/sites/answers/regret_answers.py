@@ -8,7 +8,7 @@ rows in the same way, in whichever run, give an attacker one equation and not ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import BoundExceededError, MalformedMessageError, MixedTypesError
-from cipherdag.graphs.dags import Dag, Family
+from cipherdag.graphs.dags import Dag
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -42,10 +42,8 @@ from cipherdag.sites.table.site_table import SiteTable
 
 LOGLIK_NOISE_NATS = 1.0
 """Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
-ROUNDED_BITS = 20
-"""Binary places to which likelihoods are rounded before noise is drawn from them."""
-MOST_SPECIFICATIONS = 64
-"""Scores and local algorithms of one run, with what was learnt by each."""
+ROUNDED_BITS = 20  # binary places to which likelihoods are rounded before noise is drawn from them
+MOST_SPECIFICATIONS = 64  # scores and local algorithms of one run, with what was learnt by each
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +63,12 @@ class _Learnt:
 
         return view.remember("regrets", spec, learn, most=MOST_SPECIFICATIONS)
 
-    def family_regrets(self, families: Sequence[Family], grid_bits: int) -> IndexArray:
+    def regrets(self, question: FamilyRegrets | FamilyRegretExceeds) -> IndexArray:
         """Regret of every family on the grid, shape (F,)."""
+        families = question.family_list()
         scores = self.scores.evaluate(families)
         best = self.scores.evaluate([(v, self.graph[v]) for v, _ in families])
-        return on_grid(scores - best, grid_bits, self.scores.disclosed_bits)
+        return on_grid(scores - best, question.grid_bits, self.scores.disclosed_bits)
 
     def graph_regrets(self, question: GraphRegretExceeds) -> IndexArray:
         """Regret of every graph on the grid, shape (K,): R_i of Eq. 2."""
@@ -90,25 +89,21 @@ class _Learnt:
 
 @answers(FamilyRegrets)
 def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
-    """The site's regret of each family.
-
-    MixedTypesError where the score does not fit the columns' types, else raises as `on_grid`.
-    """
-    learnt = _Learnt.under(question.spec, view)
-    grid = learnt.family_regrets(question.family_list(), question.grid_bits)
+    """Each family's regret; MixedTypesError for a score that does not fit, else as `on_grid`."""
+    grid = _Learnt.under(question.spec, view).regrets(question)
     return np.ldexp(grid.astype(np.float64), -question.grid_bits)
 
 
 @answers(FamilyRegretExceeds)
-def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> FloatVector:
-    learnt = _Learnt.under(question.spec, view)
-    grid = learnt.family_regrets(question.family_list(), question.grid_bits)
-    return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
-
-
 @answers(GraphRegretExceeds)
-def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
-    grid = _Learnt.under(question.spec, view).graph_regrets(question)
+def regret_exceeds(
+    question: FamilyRegretExceeds | GraphRegretExceeds, view: SiteView
+) -> FloatVector:
+    learnt = _Learnt.under(question.spec, view)
+    if isinstance(question, GraphRegretExceeds):
+        grid = learnt.graph_regrets(question)
+    else:
+        grid = learnt.regrets(question)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
 
 
@@ -128,10 +123,7 @@ def _scores(view: SiteView, spec: ScoreSpec) -> LocalScores:
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
-    """Round regrets to multiples of 2**-grid_bits, or of 2**-disclosed_bits if these are coarser.
-
-    BoundExceededError where one is not a number, or beyond the declared bound.
-    """
+    """Round regrets to the coarser of two grids; BoundExceededError for one beyond the bound."""
     rounded_bits = grid_bits if disclosed_bits is None else min(grid_bits, disclosed_bits)
     scaled = np.rint(np.ldexp(regrets, rounded_bits))
     if not (np.abs(scaled) <= largest_on_grid(rounded_bits)).all():
@@ -189,10 +181,7 @@ def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArr
 
 
 def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
-    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
-
-    Likelihoods are exact, without a penalty, in nats or bits.
-    """
+    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal exact likelihoods have equal noise."""
     rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
     _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
     return LOGLIK_NOISE_NATS * drawn

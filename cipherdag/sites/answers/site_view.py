@@ -53,22 +53,19 @@ class SiteView:
     rows that miss it.
 
     Attributes:
-        all_codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
-            no variable is discrete.
-        all_values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
-            variable is continuous.
+        all_codes: Codes, shape (n, p), negative where missing and for continuous variables.
+        all_values: Numbers, shape (n, p), NaN where missing and for discrete variables. Either is
+            None if there is no such variable.
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         ordered: Variables with three or more categories in an order, ascending.
         min_cell_size: Smallest count of this site that a sum may contain, but for 0.
-        device_name: ``auto``, ``cpu`` or ``cuda``.
         budget: Called with how many tables, tests or steps come next; may refuse.
         determined: Which variables follow from others: given these no test of them is done.
         parent: The view whose rows these were resampled from, if they were: tables that it
             withholds are withheld here.
-        table: The rows without interventions; None where only arrays are there.
-        experiments: All rows, from which beliefs are learnt; None where ``table`` is.
-        make_test: Makes the test that a question names, in place of a test of the table.
-        make_scores: Makes the scores that a question names, in place of those of the table.
+        table: The rows without interventions, and ``experiments`` all rows, from which beliefs are
+            learnt; None where only arrays are there.
+        make_test, make_scores: Make the test or scores that a question names, not of the table.
         learn: Answers Fed-CD's questions, in place of training on the table.
     """
 
@@ -110,10 +107,7 @@ class SiteView:
         budget: Callable[[int], None] | None = None,
         keyed: Keyed = unkeyed,
     ) -> SiteView:
-        """The view from which every kind of question about a site's table is answered.
-
-        Rows with interventions train beliefs and nothing else.
-        """
+        """The view that answers for a table; rows with interventions train beliefs alone."""
         observed = table.observational()
         rows = observed.codes, observed.values, observed.cardinalities
         return cls(
@@ -137,8 +131,8 @@ class SiteView:
             MalformedMessageError: The question is about other columns than the study has.
             MixedTypesError: The test does not fit the columns' types.
             BoundExceededError: The site has more rows than the question's max_rows.
-            PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``, or
-                sums are of a column whose few values make them counts.
+            PolicyRefusedError: A table's count, or the rows, are below ``min_cell_size``, or sums
+                of a column of few values would be counts.
         """
         for part in question.parts:
             self._check_rows(part)

@@ -49,11 +49,6 @@ class CountedTest:
     test: CITest
     spend: Callable[[int], None]
 
-    @property
-    def n_variables(self) -> int:
-        """See `CITest.n_variables`."""
-        return self.test.n_variables
-
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; the budget may refuse."""
         self.spend(len(x))
@@ -71,11 +66,6 @@ class PossibleTest:
     test: CITest
     determined: Determined
 
-    @property
-    def n_variables(self) -> int:
-        """See `CITest.n_variables`."""
-        return self.test.n_variables
-
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; NaN, and no row, where S determines x or y."""
         possible = ~self.determined.undone(np.column_stack([x, y, given]))
@@ -91,8 +81,7 @@ class PossibleTest:
 def far_number(table: SiteTable) -> BoundExceededError | None:
     """Explain an answer beyond its bound for the site's screen; None where no number is far out.
 
-    It names the column whose farthest number is the most robust standard deviations from the
-    median.
+    It names the column whose farthest number is the most robust deviations from the median.
     """
     worst, column = FAR, ""
     for position, variable in enumerate(table.schema.variables):

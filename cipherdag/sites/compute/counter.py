@@ -1,12 +1,11 @@
 """Counts the contingency tables of many small sets of discrete variables at once.
 
 All counts are integers and do not depend on the method: bitmaps where a table has few cells,
-one-hot matrix products, packed mixed-radix codes, or sorting where it has far more cells than rows.
+packed mixed-radix codes, or sorting where it has far more cells than rows.
 """
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from cipherdag.sites.compute.processor_counts import (
 from cipherdag.sites.table.stored_rows import CODE_TYPES, code_type
 from cipherdag.statistics.array_functions import (
     Array,
-    full,
     functions_of,
     host,
     indices,
@@ -38,20 +36,7 @@ PIECE_CELLS = 2**20  # counted at a time on a processor
 BYTES_PER_TABLE_CELL = 256  # on a card: the count, and the arrays that score tests make of it
 BYTES_PER_CODE = 16
 BYTES_PER_WORD = 32
-BYTES_PER_LEVEL = 16  # of one row's one-hot codes
-EXACT_IN_FLOAT32 = 2**24  # counts below it are exact in 32-bit floats
 WORD = 64  # rows of a word of bits
-
-
-@dataclass(frozen=True, slots=True)
-class PairCounts:
-    """Counts of the rows that have each two of the K levels of some variables.
-
-    ``first``, (p,), has each variable's first row in ``matrix``, (K + 1, K + 1), whose last is 0.
-    """
-
-    matrix: Array
-    first: Array
 
 
 class DiscreteColumns:
@@ -105,12 +90,8 @@ class DiscreteColumns:
             rows[start : start + chunk] = host(_popcount(words).sum(axis=1))
         return rows
 
-    def complete_codes(self, positions: IndexArray) -> IndexArray:
-        """Returns the codes of the rows without a missing value among some variables, (n', k)."""
-        return self.codes_and_rows(positions)[0]
-
     def codes_and_rows(self, positions: IndexArray) -> tuple[IndexArray, BoolVector]:
-        """Returns `complete_codes`, and which rows they are of, shape (n,)."""
+        """Returns the codes, (n', k), of rows that miss none of some variables, and which, (n,)."""
         codes = host(self._columns[like(positions, self._columns)]).T
         complete: BoolVector = np.asarray((codes >= 0).all(axis=1))
         return codes[complete].astype(np.int64), complete
@@ -203,39 +184,6 @@ class DiscreteColumns:
         """Returns how many tests, each of ``elements`` elements, are computed at a time."""
         most = most_elements(self.device, self._memory // bytes_per_element, IN_CACHE)
         return max(most // max(elements, 1), 1)
-
-    def pair_counts(self, variables: IndexArray) -> PairCounts:
-        """Counts all pairs of levels of distinct variables by one product of one-hot codes."""
-        levels = self.levels[variables]
-        total = int(levels.sum())
-        first = np.zeros(len(self.levels), dtype=np.int64)
-        first[variables] = np.cumsum(levels) - levels
-        exact = "float32" if self.n_rows < EXACT_IN_FLOAT32 else "float64"
-        matrix = of_type(full((total + 1, total + 1), 0.0, self._columns), exact)
-        block = max(self._memory // (BYTES_PER_LEVEL * (total + 1)), 1)
-        level = like(np.arange(levels.max())[:, None], self._columns)
-        for start in range(0, self.n_rows, block):
-            columns = self._columns[:, start : start + block]
-            met = [columns[v] == level[:count] for v, count in zip(variables, levels, strict=True)]
-            one_hot = of_type(functions_of(columns).concatenate(met), exact)
-            matrix[:total, :total] += one_hot @ one_hot.T
-        return PairCounts(matrix, like(first, self._columns))
-
-    def tables_of_pairs(
-        self, pairs: PairCounts, x: IndexArray, y: IndexArray, shape: TableShape
-    ) -> Array:
-        """Returns the tables of empty conditioning sets, as `tables`, from `pair_counts`."""
-        side = len(pairs.matrix)
-        levels = like(self.levels, self._columns)
-
-        def level_index(variables: IndexArray, padded: int) -> Array:
-            level, which = like(np.arange(padded)[:, None], levels), like(variables, levels)
-            index = pairs.first[which] + level
-            return functions_of(index).where(level < levels[which], index, side - 1)
-
-        index = level_index(x, shape.rows)[:, None] * side + level_index(y, shape.columns)
-        counts = indices(pairs.matrix.reshape(-1)[index.reshape(-1)])
-        return counts.reshape(1, shape.rows, shape.columns, len(x))
 
     def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
         """Counts the non-empty cells of one table by sorting, for many more cells than rows."""

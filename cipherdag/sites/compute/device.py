@@ -24,26 +24,18 @@ Device = NewType("Device", str)
 DEFAULT_MEMORY = 256 * 2**20  # bytes
 ROW_BLOCK = 8192
 """Rows that are summed at a time; as memory does not change it, sums are always equal."""
-IN_CACHE = 2**15 - 1
-"""Elements of a batch on a processor, few enough to stay in its cache."""
+IN_CACHE = 2**15 - 1  # elements of a batch on a processor, few enough to stay in its cache
 DEVICES = ("cpu", "cuda")
 PROCESSOR = Device("cpu")
 BATCH_SHARE = 8
 """A batch takes one eighth of a card's free memory; temporary arrays need more of it."""
-MOST_INDEXED = 2**30
-"""Elements of a tensor that every kernel of a card can address."""
-LEAST_BATCH = 2**24
-"""Bytes of a batch on a card whose memory is filled by other programs."""
-FEWEST_SHARED = 1 << 17
-"""Elements from which on a step's tensors repay a second thread."""
+MOST_INDEXED = 2**30  # elements of a tensor that every kernel of a card can address
+LEAST_BATCH = 2**24  # bytes of a batch on a card whose memory is filled by other programs
+FEWEST_SHARED = 1 << 17  # elements from which on a step's tensors repay a second thread
 
 
 def resolve_device(name: str) -> Device:
-    """The device of this name; ``auto`` is CUDA where there is one, the CPU otherwise.
-
-    Raises:
-        ParameterError: Unknown name, or a CUDA device that this machine does not have.
-    """
+    """The device of a name, CUDA before the CPU for ``auto``; ParameterError if it is not there."""
     if name == PROCESSOR or (name == "auto" and not _has_driver()):
         return PROCESSOR
     import torch

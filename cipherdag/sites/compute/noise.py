@@ -19,18 +19,14 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 
 BLOCK_ROWS = 2**16
-VARIANCE_JITTER = 0.1
-"""Largest relative change of a row's weight, or of a variance by one factor."""
+VARIANCE_JITTER = 0.1  # largest relative change of a row's weight, or of a variance by one factor
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Renamed:
     """A column whose codes are replaced by names before it is digested.
 
-    Attributes:
-        codes: Shape (n,).
-        least: The smallest code.
-        names: The names of ``least`` and of every code above it, int64.
+    ``names`` has those of the ``least`` code and of every one above it, int64.
     """
 
     codes: NDArray[np.integer]
@@ -52,8 +48,7 @@ def unkeyed(digest: bytes) -> bytes:
 def rows_digest(purpose: bytes, *arrays: Digested) -> bytes:
     """SHA-256 of arrays for one purpose: 32 bytes, which stay at the site.
 
-    Codes count as int32, in whichever type they are held, and rows in their order, in whichever
-    order memory has them.
+    Codes count as int32, and rows in their order, however memory holds either.
     """
     state = hashlib.sha256(purpose)
     for array in arrays:
@@ -94,10 +89,7 @@ def first_met(column: NDArray[np.integer]) -> tuple[int, NDArray[np.int64]]:
 
 
 class CellKeys:
-    """Uniform pseudo-random numbers that follow from codes or numbers of rows and a site's key.
-
-    They are the same in whichever order columns and categories come.
-    """
+    """Uniform numbers that follow from a site's rows and key, whatever the columns' order."""
 
     def __init__(
         self,
@@ -156,9 +148,7 @@ class CellKeys:
     def noise(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
         """Noise for the parts of tests; equal keys always have equal noise.
 
-        Returns:
-            The factors of variances, shape (K,), and for every key as many numbers from -1 to 1 as
-            ``sizes`` says, one after the other.
+        Factors of variances, (K,), and then as many numbers from -1 to 1 a key as ``sizes`` says.
         """
         state = self._keyed(self._digest) + b"each"
         asked = zip(keys, sizes, strict=True)

@@ -20,10 +20,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 
-FEWEST_LEFT = 10
-"""Fewest patients less 1 and coefficients of a site that does a test."""
-MOST_COMPARED = 32
-"""Columns of which products are compared."""
+FEWEST_LEFT = 10  # fewest patients less 1 and coefficients of a site that does a test
+MOST_COMPARED = 32  # columns of which products are compared
 
 
 class PatientSums(NamedTuple):
@@ -50,10 +48,8 @@ def added(variances: FloatVector, excess: FloatVector, squares: FloatVector) -> 
 class Repeats(NamedTuple):
     """The rows of a test whose patients have several of them.
 
-    Attributes:
-        rows: Positions among the test's rows, those of a patient one after the other, shape (r,).
-        first: Where each of these patients begins in ``rows``.
-        patients: How many patients the test has, those with one row, too.
+    ``rows`` are their positions among the test's rows, those of a patient one after the other, and
+    ``first`` is where each begins; the test has ``patients``, those with one row, too.
     """
 
     rows: IndexArray
@@ -96,12 +92,9 @@ def design_effect(columns: FloatMatrix, variable: IndexArray, patients: IndexArr
 
     It is the largest ratio of (sum of u)^2 by patient to u^2, for products u of two columns, and at
     most what columns have that are the same at all visits; with few patients it is that. Of many
-    columns those are looked at that are most alike within patients.
-
-    Args:
-        columns: Standardised numbers, and indicators of categories, shape (n, K).
-        variable: Of which variable each is, shape (K,).
-        patients: Whose visit each row is, shape (n,).
+    columns those are looked at that are most alike within patients. Columns, (n, K), are
+    standardised numbers and indicators of categories, ``variable`` says of which one each is, (K,),
+    and ``patients`` whose visit each row is, (n,).
     """
     order = np.argsort(patients, kind="stable")
     first = np.flatnonzero(np.diff(patients[order], prepend=-1))
@@ -127,12 +120,9 @@ def design_effect(columns: FloatMatrix, variable: IndexArray, patients: IndexArr
 def visit_weights(columns: FloatMatrix, patients: IndexArray | None) -> FloatVector | None:
     """Weights of rows that are visits, shape (n,), which add up to rows as if of one each.
 
-    A patient of k visits weighs k / (1 + (k - 1) r), where r is 0 if no two columns are alike
-    within patients, and 1 if two are the same at all visits. None where no patient has two rows.
-
-    Args:
-        columns: Standardised numbers, shape (n, K).
-        patients: Whose visit each row is, shape (n,).
+    A patient of k visits weighs k / (1 + (k - 1) r), where r is 0 if no two columns, standardised,
+    are alike within ``patients``, and 1 if two are the same at all visits. None where no patient
+    has two rows.
     """
     if patients is None or len(np.unique(patients)) == len(patients):
         return None
@@ -171,11 +161,8 @@ class Patients:
     ) -> tuple[FloatVector, BoolVector]:
         """Variances with O of tests of two numbers, and which have patients enough, (B,) each.
 
-        Args:
-            products: Products of the clipped residuals, 0 in incomplete rows, shape (B, n).
-            complete: Which rows count, likewise.
-            rest: Rows less coefficients, shape (B,).
-            variances: V, likewise.
+        ``products`` of clipped residuals, (B, n), are 0 in rows that are not ``complete``, and
+        ``rest`` are rows less coefficients.
         """
         order = np.argsort(self.of_row, kind="stable")
         first = np.flatnonzero(np.diff(self.of_row[order], prepend=-1))

@@ -20,17 +20,14 @@ Words = NDArray[np.uint64]
 ROWS_PER_WORD = 64
 MOST_LEVELS = 32
 """Levels of a variable: with more, bitmaps would take more memory than its codes do."""
-CHUNK_WORDS = 2**16
-"""Words of the cells' bitmaps at a time, so that they fit the processor's cache."""
-BLOCK_WORDS = 256
-"""Fewest words of one bitmap at a time, where it is longer."""
+CHUNK_WORDS = 2**16  # words of the cells' bitmaps at a time, so that they fit the processor's cache
+BLOCK_WORDS = 256  # fewest words of one bitmap at a time, where it is longer
 # measured, in words: the fixed cost of a cell, and the cost of a row of codes
 WORDS_PER_CELL = 40
 WORDS_PER_ROW = 1.4
 WORDS_PER_ROW_OF_MANY = 0.7
 """The cost of a row where rows are many, so that codes are computed block by block."""
-AVAILABLE = hasattr(np, "bitwise_count")
-"""Whether numpy counts bits, as from version 2 on."""
+AVAILABLE = hasattr(np, "bitwise_count")  # whether numpy counts bits, as from version 2 on
 BLOCK_ROWS = 2**17
 """Fewest rows of a block, a multiple of 8: measured, a block fits the processor's cache."""
 

@@ -28,12 +28,10 @@ log = logging.getLogger("cipherdag.site")
 class Rows:
     """Rows of a site, n of them, over p variables; values may be missing.
 
-    Attributes:
-        codes: Codes, shape (n, p), negative where missing and for numbers; None without any.
-        values: Numbers, shape (n, p), NaN where missing and for categories; None without any.
-        categories: Number of categories of every variable, 0 for a number.
-        weights: About 1, where a site weighs its rows, shape (n,); None where all weigh the same.
-        patients: Whose visit a row is, shape (n,); None where every row is a person.
+    Codes, (n, p), are negative where missing and for numbers, ``values``, (n, p), NaN where missing
+    and for categories; None without any. ``categories`` is 0 for a number. ``weights`` are about 1,
+    (n,), where a site weighs its rows, and ``patients`` says whose visit a row is, (n,), if not all
+    are persons.
     """
 
     codes: NDArray[np.integer] | None
@@ -97,10 +95,7 @@ def has_levels(column: FloatVector, categories: int) -> bool:
 
 
 def smallest_cell(columns: Iterable[FloatVector], patients: IndexArray | None = None) -> int:
-    """The smallest nonzero count of rows, or of patients, in the joint table of columns.
-
-    0 without any row or column.
-    """
+    """The smallest nonzero count of rows, or of patients, in the joint table of columns; or 0."""
     cell: IndexArray | None = None
     for column in columns:
         _, level = np.unique(column, return_inverse=True)

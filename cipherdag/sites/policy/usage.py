@@ -169,15 +169,16 @@ class BitBudget:
         """Bits by two columns, in the order of names; SiteNotReadyError for an unreadable file."""
         if self._spent is None:
             self._spent = Counter()
+            unread = SiteNotReadyError(
+                f"{self._path.name} cannot be read, so what was found before is not known",
+                remedy="Restore it: it holds how many bits about every two columns were found.",
+            )
             try:
-                for entry in read_entries(self._path, SpentBits):
+                for entry in read_entries(self._path, SpentBits, unread):
                     rows = np.frombuffer(zlib.decompress(entry.bits), dtype="<i4").reshape(-1, 3)
                     self._spent.update(_by_pair(entry.columns, rows))
-            except (OSError, ValueError, IndexError, zlib.error) as error:
-                raise SiteNotReadyError(
-                    f"{self._path.name} cannot be read, so what was found before is not known",
-                    remedy="Restore it: it holds how many bits about every two columns were found.",
-                ) from error
+            except (ValueError, IndexError, zlib.error) as error:
+                raise unread from error
         return self._spent
 
     def sentence(self, say: Language = ENGLISH) -> str:

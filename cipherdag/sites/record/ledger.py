@@ -34,10 +34,8 @@ MOST_SHOWN = 5
 class ReleaseKind:
     """One kind of release that answers no question.
 
-    Attributes:
-        name: What the ledger calls it.
-        seen: A sentence on who sees what of it; ``{sites}`` is how many a sum covers.
-        operations: The requests that it replies to, if always the same.
+    ``seen`` is a sentence on who sees what of it; ``{sites}`` is how many a sum covers.
+    ``operations`` are the requests that it replies to, if always the same.
     """
 
     name: str
@@ -139,13 +137,10 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         time: When, in UTC.
         identity: The site's Ed25519 public key.
         round: Round of the session; 0 for the set-up.
-        kind: What was asked, such as ``edge-votes``; or ``offer``, ``schema-digest``, ``refusal``.
-        values: Number of values in the answer.
-        bytes: Length of what left: the whole signed reply.
-        protection: ``masking``, ``bfv`` or ``none``.
+        kind: What was asked, such as ``edge-votes``; or one of `RELEASE_KINDS`.
+        bytes: Length of what left, the whole signed reply; ``content`` is its SHA-256.
         sites: Size of the cohort whose sum is all that becomes visible.
         digest: Digest of the question; where the record closes a run, of the sums the site keeps.
-        content: SHA-256 of what left.
         previous: Hash of the record before.
         question: The question in words, where this answers one.
     """
@@ -253,10 +248,7 @@ class Ledger:
         digest: bytes = b"",
         question: str = "",
     ) -> Release:
-        """Record what is about to leave; it is on disk before it leaves.
-
-        OutputError where the file cannot be written; then nothing may leave.
-        """
+        """Record what is about to leave, on disk; on an OutputError nothing may leave."""
         release = Release(
             line=len(self._lines) + 1,
             time=self._clock().isoformat(timespec="milliseconds"),

@@ -1,12 +1,11 @@
 """Whose answers the sums cover that a site helped to open, over all runs, and the bits it found.
 
-Two sums of nearly the same question over cohorts that differ in one site show that site's answer
-by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
-a run takes place again, and opens sums, over the same sites, or over sites that differ in enough
-of them: a difference of two sums is itself a sum over the sites in which they differ (privacy.md,
-section 5, differencing). What was asked does not count: that two questions are nearly the same is
-not for a site to judge. Counts in units have the same unit for good: floors by two units tell
-several times as many small counts exactly.
+Two sums of nearly the same question over cohorts that differ in one site show that site's answer by
+subtraction, whatever protected each of them (privacy.md, section 5). A session cannot see this, so
+the site remembers: a run opens sums over the same sites again, or over sites that differ in enough
+of them. What was asked does not count: that two questions are nearly the same is not for a site to
+judge. Counts in units have the same unit for good: floors by two units tell several times as many
+small counts exactly.
 """
 
 from collections.abc import Iterable
@@ -54,10 +53,8 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 class CohortChange:
     """The difference of a new cohort from those of earlier runs.
 
-    Attributes:
-        covered_before: An earlier sum covered just this cohort.
-        nearest: The earlier sum that differs least from it.
-        differing: The sites in which they differ, in order.
+    ``nearest`` is the earlier sum that differs least from it, in the ``differing`` sites;
+    ``covered_before`` says whether one covered just this cohort.
     """
 
     covered_before: bool
@@ -102,7 +99,11 @@ class OpenedSums:
         self._sums: list[OpenedSum] = []
         self._accepted: set[str] = set()
         if path is not None:
-            self._sums = _read(path)
+            unread = SiteNotReadyError(
+                f"{path.name} cannot be read, so earlier runs are not known",
+                remedy="Restore it: it holds which sums this site helped to open.",
+            )
+            self._sums = read_entries(path, OpenedSum, unread)
 
     def runs(self, *, but: bytes) -> int:
         """The number of other runs that opened a sum over this schema."""
@@ -142,12 +143,10 @@ class OpenedSums:
     ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
-        Two sums cover the same sites or differ in the ``fewest``; ``groups`` are the sites by what
-        they measured, where that differs. Counts are asked for in a ``unit``, 0 for none.
-
-        Raises:
-            PolicyRefusedError: Counts of these sites were found in another unit.
-            DifferencingError: They differ in fewer, and nobody who was told so approved this run.
+        Two sums cover the same sites or differ in the ``fewest``, else DifferencingError, unless
+        somebody who was told so approved this run; ``groups`` are the sites by what they measured,
+        where that differs. Counts are asked for in a ``unit``, 0 for none: PolicyRefusedError where
+        counts of these sites were found in another one.
         """
         now = OpenedSum("", "", self._schema, tuple(sorted(sites)), measured_groups=tuple(groups))
         for done in self._sums if unit else ():
@@ -166,10 +165,7 @@ class OpenedSums:
     def write(
         self, session: bytes, sites: Iterable[str], groups: Groups = (), *, unit: int = 0
     ) -> None:
-        """Record a sum that is about to be opened; it is on disk before anything leaves.
-
-        OutputError where the file cannot be written; then nothing may leave.
-        """
+        """Record a sum before it is opened, on disk; on an OutputError nothing may leave."""
         covered = tuple(sorted(sites))
         ours = (done for done in self._sums if done.session == session.hex())
         if any(done.sites == covered and unit in (0, done.unit) for done in ours):
@@ -184,10 +180,7 @@ class OpenedSums:
         self._sums.append(done)
 
     def check_complete(self, releases: Iterable[Release]) -> None:
-        """Refuse to go on where the ledger holds openings that this record does not.
-
-        SiteNotReadyError: the record was cut, or put back to an older state.
-        """
+        """Raise SiteNotReadyError where the ledger holds openings that this record lacks."""
         recorded = {done.session for done in self._sums}
         opened = {release.session for release in releases if release.kind == "mask-seeds"}
         if not opened <= recorded:
@@ -198,16 +191,6 @@ class OpenedSums:
             )
 
 
-def _read(path: Path) -> list[OpenedSum]:
-    try:  # nothing had left where a crash cut the last line short
-        return read_entries(path, OpenedSum)
-    except (OSError, ValueError) as error:
-        raise SiteNotReadyError(
-            f"{path.name} cannot be read, so earlier runs are not known",
-            remedy="Restore it: it holds which sums this site helped to open.",
-        ) from error
-
-
 class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line, and the rows that it is about."""
 
@@ -215,6 +198,7 @@ class AskedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: Line
 
 
+@dataclass(frozen=True, slots=True)
 class AskedBits:
     """The bits that a site helped to find, by its rows and the cohort: none is found again.
 
@@ -224,33 +208,20 @@ class AskedBits:
     whatever answers others change.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     def of(self, context: Context) -> Answers:
-        """What runs before this one found about these rows.
-
-        SiteNotReadyError where the file cannot be read, ForgedSumError where it holds two answers
-        to one question.
-        """
+        """Earlier runs' bits of these rows; SiteNotReadyError, ForgedSumError for two answers."""
         answers = Answers(context)
-        for entry in self._entries():
+        unread = SiteNotReadyError(
+            f"{self.path.name} cannot be read, so what was asked before is not known",
+            remedy="Restore it: it holds which bits this site helped to find.",
+        )
+        for entry in read_entries(self.path, AskedLine, unread):
             if entry.about == context.digest and entry.line.run != context.run:
                 answers.hold(entry.line)
         return answers
 
     def write(self, context: Context, line: Line) -> None:
-        """Record bits before they leave, or once both holders signed them.
-
-        OutputError where the file cannot be written; then nothing may leave.
-        """
-        append_entries(self._path, AskedLine(context.digest, line))
-
-    def _entries(self) -> list[AskedLine]:
-        try:  # nothing had left where a crash cut the last line short
-            return read_entries(self._path, AskedLine)
-        except (OSError, ValueError) as error:
-            raise SiteNotReadyError(
-                f"{self._path.name} cannot be read, so what was asked before is not known",
-                remedy="Restore it: it holds which bits this site helped to find.",
-            ) from error
+        """Record bits that are signed; on an OutputError nothing may leave."""
+        append_entries(self.path, AskedLine(context.digest, line))

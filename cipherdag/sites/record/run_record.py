@@ -39,11 +39,11 @@ class CheckedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return np.frombuffer(self.values, dtype="<f8").astype(np.float64)
 
 
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """The record of one run, in ``runs/SESSION`` of the site; OutputError if it is not written."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def begin(self, plan: Plan) -> None:
         """Write the plan, before anything is asked of it."""
@@ -61,8 +61,7 @@ class RunRecord:
     def latest(cls, runs: Path, session: str = "") -> Self:
         """The record of the run that began last, or of one whose session starts so.
 
-        ParameterError where this is not how a session is named, OutputError where there is none, or
-        more than one.
+        ParameterError where no session is named so, OutputError where there is none, or several.
         """
         if session:
             check_session_digits(session)
@@ -156,14 +155,9 @@ class SessionLog:
             self.path.unlink(missing_ok=True)
 
     def read(self) -> tuple[Stamps, list[Answered]]:
-        """The files' times and sizes, and all answers; none where no run was begun.
-
-        SiteNotReadyError where the file is not what this site wrote.
-        """
-        try:  # an answer that a crash cut short did not leave
-            entries = read_entries(self.path, Opened | Answered)
-        except (OSError, ValueError) as error:
-            raise SiteNotReadyError(f"{self.path.name} is damaged") from error
+        """The files' times and sizes, and all answers; SiteNotReadyError if damaged."""
+        damaged = SiteNotReadyError(f"{self.path.name} is damaged")
+        entries = read_entries(self.path, Opened | Answered, damaged)
         files = [entry.files for entry in entries if isinstance(entry, Opened)]
         answered = [entry for entry in entries if isinstance(entry, Answered)]
         return (files[0], answered) if files else ((), [])

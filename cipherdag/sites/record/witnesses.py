@@ -1,13 +1,11 @@
 """What a site remembers of other sites: their ledgers, and what they committed to.
 
-So a lost end of a ledger is noticed, and no site commits to a second number of a cohort whose roles
-would please it more.
-
 A folder that was restored from an older backup does not say what it lacks: the runs since, and with
 them the counts of ``max_runs`` and the sums that the rule on differences compares. The other sites
 can say it. In the set-up of each run every site shows the last record of its ledger, and tells some
-others which record of theirs it saw last, with their own signature. A site that does not have a
-record which it signed was restored, or a copy of its folder took part in its place.
+others which record of theirs it saw last, with their own signature. A site without a record that it
+signed was restored, or a copy of its folder took part. Nor does a site commit to a second number of
+a cohort whose roles would please it more.
 
 Leaks:
     Every site of a run sees the hash of the last record of each other site's ledger, and its
@@ -55,11 +53,8 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the sites of a cohort showed in a set-up, in its order and in hexadecimal.
 
-    Attributes:
-        cohort: Its digest.
-        commitments: To a number each, from which roles follow.
-        rows: Digests of their rows.
-        changed: Names of other sites whose rows changed since a person of this site decided.
+    ``commitments`` are to a number each, from which roles follow, and ``rows`` digests of their
+    rows; ``changed`` names other sites whose rows changed since a person of this site decided.
     """
 
     cohort: str
@@ -70,10 +65,7 @@ class _Committed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Witness:
-    """One site's memory of the others' ledgers, and of what they showed of its own.
-
-    It is written at ``path``, and commitments in `COMMITTED_FILE` there.
-    """
+    """One site's memory, at ``path``, of the others' ledgers and of what they showed of its own."""
 
     path: Path
     site: str
@@ -117,10 +109,7 @@ class Witness:
             raise LostRecordsError(LOST)
 
     def remember(self, cohort: Sequence[Member], shown: Sequence[bytes]) -> None:
-        """Keep the last records that the sites of a cohort show.
-
-        KeyAgreementError where a site shows a record that it did not sign.
-        """
+        """Keep the last records that sites show; KeyAgreementError for one that is not signed."""
         lines = dict(self._read())
         for member, record in zip(cohort, shown, strict=True):
             if not record or member.name == self.site:
@@ -171,13 +160,11 @@ class Witness:
 
     def _committed(self, plan: Plan) -> _Committed | None:
         path, cohort = self.path.with_name(COMMITTED_FILE), plan.cohort_digest.hex()
-        try:
-            lines = [line for line in read_entries(path, _Committed) if line.cohort == cohort]
-        except (OSError, ValueError) as error:
-            raise SiteNotReadyError(
-                f"{path.name} cannot be read",
-                remedy="Restore it: it holds what the sites committed to, from which roles follow.",
-            ) from error
+        unread = SiteNotReadyError(
+            f"{path.name} cannot be read",
+            remedy="Restore it: it holds what the sites committed to, from which roles follow.",
+        )
+        lines = [line for line in read_entries(path, _Committed, unread) if line.cohort == cohort]
         return lines[-1] if lines else None
 
     def _hold_against(self, line: _Line) -> None:

@@ -75,12 +75,10 @@ OPENED_BEFORE = "the session was opened before"
 class Incoming:
     """One message, whoever sent it.
 
-    Attributes:
-        operation: What it was sent for, whether or not there is such an operation.
-        session: The session it claims, so that even a refusal names it; zeros where unreadable.
-        digest: SHA-256 of all its bytes.
-        signed: Whether the coordinator signed it, for this operation and this session.
-        content: The request, strictly decoded; or what is wrong with the message.
+    ``operation`` is what it was sent for, whether or not there is such an operation. ``session`` is
+    the one it claims, so that even a refusal names it; zeros where unreadable. ``signed`` says
+    whether the coordinator signed it, for both. ``content`` is the request, strictly decoded; or
+    what is wrong.
     """
 
     operation: str
@@ -100,8 +98,7 @@ class Incoming:
 def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incoming:
     """Check length, form, version, topic, sender, signature and body, in this order.
 
-    The message may be any bytes; one of another topic than its operation's, or not signed by the
-    pinned coordinator, is refused.
+    Any bytes may come; another topic, or no signature of the pinned coordinator, is refused.
     """
     session, signed = bytes(SESSION_BYTES), False
     content: Body | PrivacyError
@@ -120,10 +117,7 @@ def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incom
 
 @dataclass(slots=True)
 class SiteSession:
-    """The session whose keys a site holds: in its set-up, then in its rounds; or none at all.
-
-    ``repeats`` has for each operation the digest of the last message, and the reply to it.
-    """
+    """The session whose keys a site holds, if any, and by operation the last digest and reply."""
 
     session: bytes = b""
     set_up: SetUp | None = None
@@ -150,8 +144,7 @@ class SiteSession:
 class FolderLimits:
     """The limits that a folder adds: revoked names, approved runs, and what was used so far.
 
-    ``runs`` is the folder where runs are recorded. ``asked`` records the bits that were found, and
-    ``bits`` counts them against the policy.
+    ``runs`` is where runs are recorded, ``asked`` bits that were found; ``bits`` counts these.
     """
 
     revoked: frozenset[str]
@@ -180,10 +173,8 @@ class Admission:
     def admit(self, message: Incoming, session: SiteSession) -> Body:
         """The request of the coordinator, if it may be answered now in this session.
 
-        Raises:
-            PrivacyError: The first reason of the table above that applies.
-            SessionLostError: The session's keys are gone; only the coordinator hears of it.
-            SiteNotReadyError: A file of the folder cannot be read.
+        Else the first reason of the table above that applies. SessionLostError where the session's
+        keys are gone, SiteNotReadyError where a file of the folder cannot be read.
         """
         if message.operation not in REQUESTS:
             raise ReplayError("this site knows no such operation")
@@ -261,11 +252,8 @@ class Admission:
 def check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
     """Refuse a cohort that is not of sites of the study, this one among them.
 
-    ``pinned`` has the identity key of every site of the study.
-
-    Raises:
-        CohortError: The cohort names a site twice, one that is not of the study, or not this one.
-        SignatureError: An identity in the cohort is not the pinned one.
+    ``pinned`` has the identity key of every site of the study. CohortError where the cohort names a
+    site twice, one that is not of the study, or not this one; SignatureError for another identity.
     """
     names = [member.name for member in plan.cohort]
     if name not in names:
@@ -304,16 +292,15 @@ def recorded(
     reply that ends the set-up: it shows positions of labels and relations.
     """
     plan = message.content if isinstance(message.content, Plan) else session.plan
-    round_ = session.rounds.current if session.rounds is not None else None
-    if message.operation not in REPLIES or message.operation in SET_UP:
-        round_ = None
-    record = session.rounds.record if session.rounds is not None else None
-    closing = record is not None and not kind and message.operation == "finish"
-    answered = not kind and round_ is not None and message.operation in ("ask", "open")
+    rounds, in_round = session.rounds, message.operation in REPLIES.keys() - {*SET_UP}
+    round_ = rounds.current if rounds is not None and in_round else None
     values, shown = (0, "") if kind or ready is None else _shown(ready)
-    if not kind and round_ is not None and message.operation == "ask":
-        kind = round_.question.kind
-    digest = round_.declared.digest if round_ is not None else b""
+    digest, question = b"" if round_ is None else round_.declared.digest, ""
+    if rounds is not None and rounds.record is not None and not kind:
+        digest = rounds.record.digest if message.operation == "finish" else digest
+    if round_ is not None and not kind and message.operation in ("ask", "open"):
+        values, question = round_.declared.length, round_.question.label
+        kind = round_.question.kind if message.operation == "ask" else ""
     try:
         ledger.append(
             kind=kind or REPLY_KINDS[message.operation] + shown,
@@ -322,10 +309,10 @@ def recorded(
             algorithm=plan.algorithm if plan is not None else "",
             protection=plan.protection if plan is not None else "",
             round_number=round_.ask.number if round_ is not None else 0,
-            values=round_.declared.length if round_ is not None and answered else values,
+            values=values,
             sites=len(round_.declared.sites) if round_ is not None else 0,
-            digest=record.digest if record is not None and closing else digest,
-            question=round_.question.label if round_ is not None and answered else "",
+            digest=digest,
+            question=question,
         )
     except OutputError as error:
         log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough

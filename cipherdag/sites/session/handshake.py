@@ -44,6 +44,7 @@ from cipherdag.protocol.plan import Plan, check_lacking
 from cipherdag.protocol.secure_tests import SecureTests, context_of
 from cipherdag.protocol.set_up_messages import (
     Chance,
+    DealerKeys,
     Offer,
     Offers,
     Ready,
@@ -183,11 +184,10 @@ class SetUp:
         bodies, transcript = self._read.relayed(envelopes, kind, cohort, self.plan.session, before)
         return cast("Sequence[Kind]", bodies), transcript
 
-    def _initiated(self, later: int) -> bytes:
-        """The ciphertext for a later site; its key is kept."""
-        offer = self._offers[later]
-        ciphertext, self._pair_keys[later] = agree_as_initiator(
-            self._keys, offer.x25519, offer.mlkem, self._transcript, self.index, later
+    def _initiated(self, other: int, offer: Offer | DealerKeys) -> bytes:
+        """The ciphertext for a later site, or for the coordinator; its key is kept."""
+        ciphertext, self._pair_keys[other] = agree_as_initiator(
+            self._keys, offer.x25519, offer.mlkem, self._transcript, self.index, other
         )
         return ciphertext
 
@@ -286,15 +286,11 @@ class Handshake(SetUp):
     state = State.OFFERED
 
     def seals(self, offers: Offers) -> Seals:
-        """Keys with every later site, and from the first site what all sites share.
-
-        Raises as `_opened_offers`.
-        """
+        """Keys with every later site, and all that is shared; raises as `_opened_offers`."""
         self._offers, self._transcript = self._opened_offers(offers.envelopes)
         self.state = State.SEALED
-        ciphertexts = tuple(
-            self._initiated(later) for later in range(self.index + 1, len(self._names))
-        )
+        later = range(self.index + 1, len(self._names))
+        ciphertexts = tuple(self._initiated(other, self._offers[other]) for other in later)
         seals = Seals(
             transcript=self._transcript,
             ciphertexts=ciphertexts,
@@ -311,27 +307,14 @@ class Handshake(SetUp):
         """The ciphertext for the coordinator, where it deals for two sites; its key is kept."""
         if (offers.dealer is not None) != (len(self._names) == TWO_SITES):
             raise KeyAgreementError("the coordinator deals for two sites, and for no others")
-        if offers.dealer is None:
-            return b""
-        ciphertext, self._pair_keys[COORDINATOR] = agree_as_initiator(
-            self._keys,
-            offers.dealer.x25519,
-            offers.dealer.mlkem,
-            self._transcript,
-            self.index,
-            COORDINATOR,
-        )
-        return ciphertext
+        return b"" if offers.dealer is None else self._initiated(COORDINATOR, offers.dealer)
 
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
 
-        The reply's ``n_variables`` is left at 0 for the runtime to fill in.
-
-        Raises:
-            KeyAgreementError: A ciphertext is missing or belongs to other offers, or a site tells
-                another random number than it committed to.
-            SchemaMismatchError: The first site's schema is another one.
+        The reply's ``n_variables`` is left at 0 for the runtime to fill in. KeyAgreementError where
+        a ciphertext is missing or belongs to other offers, or a site tells another random number
+        than it committed to; SchemaMismatchError where the first site's schema is another one.
         """
         seals, transcript = self._opened_seals(sealed)
         beacon = self._beacon_of([each.chance for each in seals])

@@ -1,7 +1,6 @@
 """A site reads here what every site is sent: the messages of the set-up, and the last sum.
 
-A site of its own reads and checks everything itself. Sites of one process may share what one of
-them has read (`federation.shared_reading`).
+A site of its own reads all itself; sites of one process may share it (`federation.shared_reading`).
 """
 
 from collections.abc import Callable, Sequence
@@ -60,10 +59,7 @@ def read_relayed(
 def read_sum(
     previous: bytes, declared: Declaration, aggregation: SiteAggregation
 ) -> tuple[bytes, FloatVector]:
-    """Checks the sum that was opened, and reads its numbers.
-
-    MalformedMessageError where it is cut short or too long; else as `SiteAggregation.accept`.
-    """
+    """Checks and reads the sum that was opened; as `unpack` and `SiteAggregation.accept` raise."""
     opened = unpack(previous, aggregation.sum_bytes(declared))
     return opened, aggregation.accept(opened, declared)
 
@@ -91,5 +87,4 @@ class Reading:
     verdicts: ReadVerdicts = read_verdicts
 
 
-ALONE: Final = Reading()
-"""The functions of a site that reads and derives everything itself."""
+ALONE: Final = Reading()  # the functions of a site that reads and derives everything itself

@@ -1,9 +1,5 @@
-"""One round at a site: what its sum may cover, and its bits, which a site with a folder records.
+"""One round at a site: what its sum may cover, and bits, which a folder records and budgets."""
 
-The record recalls bits of earlier runs, counts new ones against the budget, and keeps them.
-"""
-
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import lt
 
@@ -69,22 +65,16 @@ class Coverage:
                 raise PolicyRefusedError("the sites that contribute to a test are counted first")
 
     def suppress(self, question: Question, answer: FloatVector, n_sites: int) -> FloatVector:
-        """An answer, zero where too few sites may be left of those that were counted.
-
-        Every site leaves out the same parts, since all go by the plan; see `check`.
-        """
-        return np.concatenate([np.zeros(0), *self._suppressed(question, answer, n_sites)])
-
-    def _suppressed(
-        self, question: Question, answer: FloatVector, n_sites: int
-    ) -> Iterator[FloatVector]:
+        """An answer, zero where too few sites may be left by the plan of those counted."""
+        parts = [np.zeros(0)]
         for part, values in question.split(answer):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Suppressed):
                 left = self._counts[self._key(part, inner.question)].left(n_sites)
-                yield inner.without(values, left < self.planned)
+                parts.append(inner.without(values, left < self.planned))
             else:
-                yield values
+                parts.append(values)
+        return np.concatenate(parts)
 
     def _too_few(self, inner: Suppressed, counted: Counted, n_sites: int) -> bool:
         left, enough = counted.left(n_sites), inner.enough_array()
@@ -159,8 +149,7 @@ class CoveredSites:
 class Round:
     """The round that was answered last.
 
-    Where sums are never opened, ``recall`` has the bits known before, and ``seat`` is this site's
-    part in computing the others.
+    Where sums stay closed, ``recall`` has bits known before, and ``seat`` computes the others.
     """
 
     ask: Ask

@@ -75,15 +75,11 @@ log = logging.getLogger("cipherdag.site")
 class Rounds:
     """Answers the rounds of one session.
 
-    Attributes:
-        program: Says what is asked; run here as at every other site.
-        index: This site's position in the cohort.
-        sums: Which sums were opened before, in this and in other runs.
-        coverage: Which tests enough sites contribute to.
-        daily: What left today, where the site keeps count.
-        record: Keeps the sums, where the site has a folder.
-        bits: Recalls, counts and keeps the bits, likewise.
-        state: The state of the session; `protocol.states` says which requests it admits.
+    The ``program`` says what is asked; it is run here as at every other site. ``sums`` are those
+    that were opened before, in this and in other runs, and ``coverage`` says which tests enough
+    sites contribute to. ``current`` is the round that was answered last, until the plan goes on. A
+    site with a folder counts what left today (``daily``), keeps the sums (``record``), and recalls,
+    counts and keeps ``bits``.
     """
 
     plan: Plan
@@ -103,23 +99,18 @@ class Rounds:
     _values: int = 0
     _present: tuple[int, ...] = ()
     _answered: tuple[bytes, FloatVector] | None = field(default=None, repr=False)
-    _current: Round | None = None
+    current: Round | None = None
     _opened: set[bytes] = field(default_factory=set)
     _step: int = 0
     _question: Question | None = None
     _sums: bytes = b""
     _previous: bytes = field(default=b"", repr=False)
 
-    @property
-    def current(self) -> Round | None:
-        """The round that was answered last, until the plan goes on."""
-        return self._current
-
     def round_of(self, request: RoundRequest) -> Round:
         """The current round; raises ReplayError where a request is about another one."""
-        if self._current is None or self._current.declared.digest != request.digest:
+        if self.current is None or self.current.declared.digest != request.digest:
             raise ReplayError("the message is not about the current round")
-        return self._current
+        return self.current
 
     def ask(self, ask: Ask) -> Share:
         """Answer the plan's question under protection, and tell every other site asked what it was.
@@ -129,8 +120,7 @@ class Rounds:
                 before.
             ForgedSumError: The last sum is not that of the sites' answers.
             InconsistentQuestionError: The coordinator derived another question than this site.
-            CohortError: The sites asked are not among those still there, are not in order, leave
-                this site out, or are too few.
+            CohortError: As `CoveredSites.check`.
             PolicyRefusedError: The site's policy forbids it, the plan did not declare it, or counts
                 of these sites were found in another unit.
             DifferencingError: Another run opened a sum over nearly these sites.
@@ -165,7 +155,7 @@ class Rounds:
             raise self.respondent.explain() or error from None
         self._number = ask.number
         self._values += 0 if found else declared.length
-        self._current = current
+        self.current = current
         self.state = State.MASKED if current.recall is None else State.SECURE
         return share
 
@@ -213,11 +203,8 @@ class Rounds:
         return Share(current.declared.digest, share, (), (), found)
 
     def result(self, finish: Finish) -> bytes:
-        """The digest of the run's result; empty where the coordinator ended it before its end.
-
-        ForgedSumError where the last sum is not that of the sites' answers.
-        """
-        recall = None if self._current is None else self._current.recall
+        """The digest of the result, empty before the end; ForgedSumError for a wrong last sum."""
+        recall = None if self.current is None else self.current.recall
         all_known = recall is not None and recall.rest is None
         verdicts = self.state == State.SECURE and (finish.previous or all_known)
         if self._step == 0 or verdicts or self.state == State.OPENED:
@@ -251,27 +238,27 @@ class Rounds:
 
     def _advance(self, previous: bytes) -> None:
         """Check the last sum, and run the program on to its next question."""
-        if self._current is None:
+        if self.current is None:
             if previous:
                 raise ReplayError("a sum came before anything was asked")
             self._question = self.program.replay.advance(1, None)
         else:
-            declared = self._current.declared
+            declared = self.current.declared
             with attributed_to_round(
                 self._number, self._sites.names(declared.sites), self._step - 1
             ):
-                opened, sums = self._opened_last(previous, self._current)
+                opened, sums = self._opened_last(previous, self.current)
                 self._question = self.program.replay.advance(
                     self._step + 1, sums, len(declared.sites)
                 )
-            self.coverage.opened(self._current.question, sums, len(declared.sites))
+            self.coverage.opened(self.current.question, sums, len(declared.sites))
             if self.record is not None:
                 self.record.add(self._number, declared.sites, sums)
-            told = self._current.ask.known
+            told = self.current.ask.known
             self._sums = self.read.digest(b"sums", self._sums, recalled(told, opened))
-            self._opened.add(self._current.content)
+            self._opened.add(self.current.content)
             self._answered = None
-        self._step, self._previous, self._current = self._step + 1, previous, None
+        self._step, self._previous, self.current = self._step + 1, previous, None
         self.state = State.READY
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
@@ -291,10 +278,7 @@ class Rounds:
         return opened, current.recall.values(bits)
 
     def unmask(self, request: Unmask) -> Unmasked:
-        """Release the seed that the sum needs.
-
-        InconsistentQuestionError where another site was not asked this question of these sites.
-        """
+        """Release the sum's seed; InconsistentQuestionError if another site was asked otherwise."""
         current = self.round_of(request)
         self._check_tags(current.declared, request.tags)
         seed = self.keys.aggregation.unmask(current.declared)
@@ -322,10 +306,7 @@ class Rounds:
         return Recovered(digest=request.digest, piece=piece)
 
     def open(self, request: Open) -> Opened:
-        """Open the sum under homomorphic encryption; it is over the sites asked, and opened once.
-
-        Else OpeningRefusedError.
-        """
+        """Open the sum, over the sites asked and once, under encryption; or OpeningRefusedError."""
         current = self.round_of(request)
         if len(request.seeds) != len(current.declared.sites):
             raise OpeningRefusedError("the seed of a site is missing")

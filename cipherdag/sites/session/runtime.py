@@ -1,12 +1,11 @@
 """A site's runtime: bytes in, bytes out, and every rule checked before anything leaves.
 
 A message goes one way: it is opened once and admitted (`admission`), and answered here; only then
-is the answer protected, recorded in the ledger and sent. For every reply that leaves there is one
-record in the ledger, whatever it is; else nothing leaves.
+is the answer protected, recorded in the ledger and sent. A reply without a record does not leave.
 
-The keys of a session are held in memory. They are gone with this object, at the end of the run, or
-once the next plan is admitted. A run survives a restart of its coordinator, since a message that
-repeats the last one gets the same bytes. It survives a restart of the site only by `take_up`.
+The keys of a session are held in memory, until the run ends or the next plan is admitted. A run
+survives a restart of its coordinator, since a message that repeats the last one gets the same
+bytes. It survives a restart of the site only by `take_up`.
 
 Leaks:
     Its replies, and that it refuses: a refusal in a round is always the same, so that it answers no
@@ -14,7 +13,8 @@ Leaks:
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -257,23 +257,16 @@ class SiteRuntime:
         return reply
 
     def _in_round(self, rounds: Rounds, request: Body) -> Body:
-        reply: Body
-        match request:
-            case Ask():
-                reply = self._ask(rounds, request)
-            case Unmask():
-                reply = rounds.unmask(request)
-            case Recover():
-                reply = rounds.recover(request)
-            case Open():
-                reply = rounds.open(request)
-            case Secure():
-                reply = rounds.secure(request)
-            case Finish():
-                reply = self._finish(rounds, request)
-            case _:
-                raise ReplayError("a round admits no such message")
-        return reply
+        if isinstance(request, Ask):
+            return self._ask(rounds, request)
+        if isinstance(request, Finish):
+            return self._finish(rounds, request)
+        steps: dict[type[Body], Callable[[Any], Body]] = {
+            Unmask: rounds.unmask, Recover: rounds.recover, Open: rounds.open, Secure: rounds.secure
+        }  # fmt: skip
+        if type(request) not in steps:
+            raise ReplayError("a round admits no such message")
+        return steps[type(request)](request)
 
     def _begin(self, session: bytes, plan: Plan) -> Offer:
         kind = Handshake if plan.key_bounds is None else SparseSetUp

@@ -88,11 +88,9 @@ def open_site(
 
     ``looked_at`` has digests of the rows whose suspicious values were logged already.
 
-    Raises:
-        SiteNotReadyError: The policy is not valid, a key is open to others, or the record of
-            opened sums is not complete.
-        DataError: The data do not fit the schema.
-        LedgerError: The ledger was altered.
+    SiteNotReadyError where the policy is not valid, a key is open to others, or the record of
+    opened sums is not complete; DataError where the data do not fit the schema; LedgerError where
+    the ledger was altered.
     """
     site.check_keys()
     settings = site.settings()
@@ -160,11 +158,9 @@ class KeptSite:
 
     The folder is locked until the process ends: one process answers for a site, and waits
     ``lock_wait_s`` seconds for an earlier one to end. A ``resumable`` run outlasts this process;
-    its keys then lie in the folder until the run ends.
-
-    Raises:
-        SiteNotReadyError: Another process holds the folder, or the site was not activated.
-        PrivacyError: The key or the study cannot be trusted.
+    its keys then lie in the folder until the run ends. SiteNotReadyError where another process
+    holds the folder, or the site was not activated; PrivacyError where key or study cannot be
+    trusted.
     """
 
     def __init__(
@@ -244,24 +240,17 @@ class KeptSite:
         if said.signed and not repeats and said.session in {held, site.session} - {b""}:
             answered = Answered(said.operation, message, tuple(draws), reply)
             try:
-                self._write_down(
-                    self._log, answered, begun=held != site.session, ended=not site.session
-                )
+                if not site.session:
+                    self._log.end(self._read, answered)
+                    return reply
+                if held != site.session:
+                    self._log.begin(self._read)
+                self._log.add(answered)
             except OutputError as error:
                 log.error("nothing leaves, and the run is lost: %s", error)  # noqa: TRY400
                 self._forget(b"")
                 return b""
         return reply
-
-    def _write_down(
-        self, session_log: SessionLog, answered: Answered, *, begun: bool, ended: bool
-    ) -> None:
-        if ended:
-            session_log.end(self._read, answered)
-            return
-        if begun:
-            session_log.begin(self._read)
-        session_log.add(answered)
 
     def _take_up(self, session_log: SessionLog) -> None:
         """Hold the keys of the run that was under way, if nothing changed since it began."""

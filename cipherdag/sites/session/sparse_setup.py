@@ -1,13 +1,10 @@
 """A site's side of a set-up with a sparse key graph, which is drawn at random.
 
-Four exchanges: every site signs an offer of fresh keys and a commitment; once it has seen all of
-them it reveals the number that it committed to; all numbers together give the graph, and each site
-agrees on a key with its neighbours alone; every site then proves that its schema is the same.
-Nobody knows the graph before all keys are fixed. Every set-up of the same sites uses the same
-numbers, so nobody gets another draw.
-
-The first site also agrees on a key with every other one, to seal what all sites share, and so does
-every site that has a role in secure tests; keys that nothing needs any more are then forgotten.
+Every site signs an offer of fresh keys and a commitment; once it has seen all of them it reveals
+the number that it committed to; all numbers together give the graph, and each site agrees on a key
+with its neighbours alone; every site then proves that its schema is the same. Nobody knows the
+graph before all keys are fixed, and every set-up of the same sites uses the same numbers. The first
+site, and every one with a role in secure tests, also agrees on a key with every other one.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, equality of schemas and the number of
@@ -49,7 +46,7 @@ class SparseSetUp(SetUp):
         """
         graph = self._drawn(chances)
         links = tuple(
-            self._initiated(other) + _word(self._pair_keys[other])
+            self._initiated(other, self._offers[other]) + _word(self._pair_keys[other])
             for other in later(graph, self._roles(), self.index)
         )
         if self.index:
@@ -58,11 +55,7 @@ class SparseSetUp(SetUp):
         return Links(links=links, secrets=sealed, content=content)
 
     def finish(self, linked: Linked) -> tuple[Keyring, Ready]:
-        """Keys with every earlier neighbour, the shared secrets, and the proof of an equal schema.
-
-        As `Handshake.finish`. KeyAgreementError where a link is missing, was altered, or belongs to
-        other offers; SchemaMismatchError where the first site's schema is another one.
-        """
+        """As `Handshake.finish`, with every earlier neighbour."""
         senders = earlier(self._graph, self._roles(), self.index)
         if len(senders) != len(linked.links):
             raise KeyAgreementError("the links relayed are not one for every earlier neighbour")

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from cryptography import x509
 
+from cipherdag.errors import CipherdagError
 from cipherdag.protocol.answering import shown_certificate, study_of
 from cipherdag.protocol.forward_proxy import ForwardProxy, ProxyRefusedError, proxy_to
 
@@ -89,6 +90,13 @@ class CheckResult:
     state: State
     finding: str
     fix: str = ""
+
+    @classmethod
+    def failed(cls, check: str, error: Exception) -> Self:
+        """A check that ended in an error, with its remedy if it has one."""
+        if isinstance(error, CipherdagError):
+            return cls(check, "fail", error.message, error.remedy)
+        return cls(check, "fail", str(error))
 
 
 def connection_checks(
@@ -189,8 +197,7 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
         fix = "Activate the site again in a new folder."
         yield CheckResult("certificate", "fail", "it cannot be read", fix)
         return
-    left = (loaded.not_valid_after_utc - now).days
-    until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
+    left, until = (loaded.not_valid_after_utc - now).days, f"{loaded.not_valid_after_utc:%Y-%m-%d}"
     here = f"this machine's clock says {now:%Y-%m-%d %H:%M}"
     fix = (
         "Have the coordinator run `cipherdag coordinator renew`. Stop the site, run "

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -57,13 +58,12 @@ def examine(
     try:
         settings = site.settings()
     except CipherdagError as error:
-        failed = CheckResult("site.toml", "fail", error.message, error.remedy)
-        return [*_versions(flare=True), failed]
-    findings = list(_versions(flare=settings.engine == "flare"))
+        return [_versions(flare=True), CheckResult.failed("site.toml", error)]
+    findings = [_versions(flare=settings.engine == "flare")]
     findings.append(CheckResult("site.toml", "ok", f"site '{settings.name}'"))
     policy, results = _policy(site)
     findings += results
-    findings += _keys(site)
+    findings.append(_keys(site))
     study, results = _study(site)
     findings += results
     findings += _clock(site, study, clock())
@@ -75,30 +75,24 @@ def examine(
     return findings
 
 
-def _versions(*, flare: bool) -> Iterator[CheckResult]:
+def _versions(*, flare: bool) -> CheckResult:
     versions = f"Python {platform.python_version()}, cipherdag {version('cipherdag')}"
-    if not flare:
-        yield CheckResult("versions", "ok", versions)
-        return
     try:
-        yield CheckResult("versions", "ok", f"{versions}, nvflare {version('nvflare')}")
+        versions += f", nvflare {version('nvflare')}" if flare else ""
     except PackageNotFoundError:
-        yield CheckResult(
-            "versions", "fail", f"{versions}, no nvflare", "Run `pip install 'cipherdag[flare]'`."
-        )
+        fix = "Run `pip install 'cipherdag[flare]'`."
+        return CheckResult("versions", "fail", f"{versions}, no nvflare", fix)
+    return CheckResult("versions", "ok", versions)
 
 
 def _policy(site: SiteFolder) -> tuple[Policy | None, list[CheckResult]]:
     try:
         policy = site.policy()
     except CipherdagError as error:
-        return None, [CheckResult("policy.toml", "fail", error.message, error.remedy)]
+        return None, [CheckResult.failed("policy.toml", error)]
     approval = "each run by hand" if policy.approve_runs == "manual" else "runs without asking"
-    allowed, fewest = (
-        counted(len(policy.algorithms), "algorithm"),
-        counted(policy.min_sites, "site"),
-    )
-    detail = f"{allowed}, {fewest} or more, {approval}"
+    allowed, sites = counted(len(policy.algorithms), "algorithm"), counted(policy.min_sites, "site")
+    detail = f"{allowed}, {sites} or more, {approval}"
     if not policy.allow_unprotected:
         return policy, [CheckResult("policy.toml", "ok", detail)]
     detail += "; answers may leave in the clear"
@@ -106,17 +100,15 @@ def _policy(site: SiteFolder) -> tuple[Policy | None, list[CheckResult]]:
     return policy, [CheckResult("policy.toml", "warn", detail, fix)]
 
 
-def _keys(site: SiteFolder) -> Iterator[CheckResult]:
+def _keys(site: SiteFolder) -> CheckResult:
     try:
         site.identity()
         site.check_keys()
     except (CipherdagError, OSError) as error:
-        remedy = error.remedy if isinstance(error, CipherdagError) else ""
-        yield CheckResult("keys", "fail", str(error), remedy)
-        return
+        return CheckResult.failed("keys", error)
     posix = os.name == "posix"
     read = "readable by you alone" if posix else "who may read them is not looked at on this system"
-    yield CheckResult("keys", "ok", f"{len(site.private_keys)} private keys, {read}")
+    return CheckResult("keys", "ok", f"{len(site.private_keys)} private keys, {read}")
 
 
 def _study(site: SiteFolder) -> tuple[Study | None, list[CheckResult]]:
@@ -124,8 +116,8 @@ def _study(site: SiteFolder) -> tuple[Study | None, list[CheckResult]]:
         study = site.study()
         site.settings().check_host(study)
     except CipherdagError as error:
-        state = "warn" if not site.study_path.exists() else "fail"
-        return None, [CheckResult("study", state, error.message, error.remedy)]  # type: ignore[arg-type]
+        failed = CheckResult.failed("study", error)
+        return None, [failed if site.study_path.exists() else replace(failed, state="warn")]
     detail = f"'{study.name}', version {study.version}, {len(study.sites)} sites"
     return study, [CheckResult("study", "ok", detail)]
 
@@ -139,10 +131,8 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Che
             signed.append((datetime.fromisoformat(study.issued), "the study was signed"))
         if site.ledger_path.exists():
             releases = read_releases(ledger_lines(site.ledger_path.read_text("utf-8")))
-            signed += [
-                (datetime.fromisoformat(release.time), "the ledger was written")
-                for release in releases[-1:]
-            ]
+            times = (datetime.fromisoformat(release.time) for release in releases[-1:])
+            signed += [(time, "the ledger was written") for time in times]
             back = clock_remark(releases)
         ahead = [what for time, what in signed if time.astimezone(UTC) > now + CLOCK_SLACK]
     except (CipherdagError, OSError, ValueError):
@@ -162,17 +152,17 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Che
 
 def _ledger(site: SiteFolder, settings: SiteSettings) -> CheckResult:
     """Check that the ledger is whole, and has every record that other sites saw."""
-    check, path = "ledger", site.ledger_path
+    path = site.ledger_path
     try:
         identity = site.identity()
         lines = ledger_lines(path.read_text("utf-8")) if path.exists() else []
         ledger = Ledger(settings.name, identity, lines=lines)
         Witness(site.witnessed_path, settings.name, identity.public, ledger).check_complete()
     except (CipherdagError, OSError, ValueError) as error:
-        remedy = error.remedy if isinstance(error, CipherdagError) else ""
-        return CheckResult(check, "fail", str(error), remedy or LedgerError.default_remedy)
+        failed = CheckResult.failed("ledger", error)
+        return replace(failed, fix=failed.fix or LedgerError.default_remedy)
     detail = "unbroken and signed; no other site has shown a record that it lacks"
-    return CheckResult(check, "ok", detail)
+    return CheckResult("ledger", "ok", detail)
 
 
 def _connection(
@@ -184,16 +174,15 @@ def _connection(
     if host:
         yield from connection_checks(host, port, site.tls_key, site.tls_chain, study=settings.study)
     else:
-        yield CheckResult(
-            "DNS", "warn", "no coordinator is named yet", "Fill in host in site.toml."
-        )
+        fix = "Fill in host in site.toml."
+        yield CheckResult("DNS", "warn", "no coordinator is named yet", fix)
 
 
 def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> Iterator[CheckResult]:
     try:
         schema = Schema.load(site.schema_path(settings))
     except DataError as error:
-        yield CheckResult("schema", "fail", error.message, error.remedy)
+        yield CheckResult.failed("schema", error)
         return
     yield CheckResult("schema", "ok", f"{len(schema.names)} variables")
     try:
@@ -303,14 +292,11 @@ def _limits(table: SiteTable, policy: Policy) -> Iterator[CheckResult]:
         yield CheckResult("rows", "ok", "as many rows as the policy asks for")
     if table.codes is None:
         return
-    small = []
-    for position, name in enumerate(table.names):
-        codes = table.codes[:, position]
-        counts = np.bincount(codes[codes >= 0])
-        if (counts[counts > 0] < policy.min_cell_size).any():
-            small.append(name)
+    counts = (np.bincount(codes[codes >= 0]) for codes in table.codes.T)
+    least = [count[count > 0].min(initial=policy.min_cell_size) for count in counts]
+    small = [f"'{n}'" for n, m in zip(table.names, least, strict=True) if m < policy.min_cell_size]
     if small:
-        columns = _listed([f"'{name}'" for name in small], ", ")
+        columns = _listed(small, ", ")
         finding = f"a category of {columns} has fewer rows than min_cell_size"
         fix = "Stratified sums, votes and comparisons are not affected; pooled counts are withheld."
         yield CheckResult("smallest cell", "warn", finding, fix)
@@ -374,6 +360,6 @@ def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[CheckResu
         try:
             rehearse(protection)
         except CipherdagError as error:
-            yield CheckResult(check, "fail", error.message, error.remedy)
+            yield CheckResult.failed(check, error)
         else:
             yield CheckResult(check, "ok", "three pretend sites agreed keys and summed to zero")

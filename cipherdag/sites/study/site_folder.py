@@ -43,9 +43,16 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import Inside, make_private_folder
 from cipherdag.sites.record.run_record import PLAN_FILE
 from cipherdag.sites.strict_toml import convert, parse
-from cipherdag.sites.study.study import EngineName, SignedStudy, Study, check_study
+from cipherdag.sites.study.study import (
+    EngineName,
+    SignedStudy,
+    Study,
+    check_address,
+    check_site_name,
+    check_study,
+    check_study_name,
+)
 from cipherdag.sites.study.study_files import read_file
-from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.reading import READABLE
 

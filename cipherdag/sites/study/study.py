@@ -2,25 +2,25 @@
 
 All three are JSON, hold nothing secret and may travel by e-mail. A request proves that its sender
 holds the identity key it names. An approval is signed by the coordinator and carries the signed
-study, through which every site pins the identity of every other one. Who the coordinator is, a
-site learns by a fingerprint that was read aloud, and never from these files.
-
-A request says nothing of the site's schema: before the sites share a key, any digest of it could
-be tested against guesses. That all schemas are equal is proved in every session instead.
+study, through which every site pins the identity of every other one. Who the coordinator is, a site
+learns by a fingerprint that was read aloud. A request says nothing of the site's schema: any digest
+of it could be tested against guesses. That all schemas are equal is proved in every session.
 
 Leaks:
     A request shows a name, an organisation, public keys and the versions of installed packages.
 """
 
 import hashlib
+import re
 from typing import Any, Final, Literal
 
 import msgspec
 
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, mismatch, verify
+from cipherdag.privacy.wire import transcript
+from cipherdag.protocol.messages import COORDINATOR
 from cipherdag.protocol.plan import COLLUDERS, MAX_SITES
-from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
 EngineName = Literal["flare", "files"]
 
@@ -30,22 +30,24 @@ REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
 STUDY_DOMAIN: Final = b"cipherdag study"
 APPROVAL_DOMAIN: Final = b"cipherdag enrolment approval"
 
+# names stand in files and certificates, so few characters are allowed
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_STUDY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+_RESERVED = frozenset({COORDINATOR, "server", "admin", "localhost"})
+_MOST_PORTS = 65535
+
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Strict decoding for all of them."""
 
 
 class Request(_File, frozen=True):
-    """A site's request to be enrolled.
+    """A site's request to be enrolled in a study, with its Ed25519 public key (``identity``).
 
-    Attributes:
-        organisation: Whose site it is.
-        study: The study it asks to join.
-        identity: Its Ed25519 public key.
-        certificate_request: With FLARE a request for a certificate of the site's key, PEM; over
-            files the public keys that its files are sealed by.
-        versions: Versions of the packages that must fit together.
-        proof: The site's signature over all of it.
+    ``certificate_request`` is with FLARE a request for a certificate of the site's key, PEM; over
+    files the public keys that its files are sealed by. ``versions`` are of the packages that must
+    fit together, and ``proof`` is the site's signature over all of it.
     """
 
     format: int
@@ -71,15 +73,12 @@ class Study(_File, frozen=True):
     Attributes:
         version: 1 for the first; one more whenever it changes.
         issued: When, in UTC (ISO 8601).
-        host: Host name of the coordinator's server; empty where it has none.
-        port: Its port; 0 where it has none.
+        host, port: Of the coordinator's server; empty and 0 where it has none.
         coordinator: The coordinator's Ed25519 public key.
         root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, over files the
             coordinator's identity key again.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
-        sites: The sites in order.
         revoked: Names of sites that took part and no longer do.
-        engine: What carries the messages.
         colluders: How many sites may side with the coordinator in any run and still see sums only;
             the files of an older study do not have it.
     """
@@ -118,13 +117,9 @@ class SignedStudy(_File, frozen=True):
 
 
 class Approval(_File, frozen=True):
-    """The coordinator's answer to one request.
+    """The coordinator's answer to one request of a ``site``, signed.
 
-    Attributes:
-        site: Whom it is for.
-        certificate: With FLARE the site's certificate and the authority's, PEM; over files the
-            coordinator's answer to the site's public keys.
-        signature: The coordinator's signature over all of it.
+    With FLARE the certificates of site and authority, PEM; over files an answer to its public keys.
     """
 
     format: int
@@ -132,6 +127,35 @@ class Approval(_File, frozen=True):
     signed: SignedStudy
     certificate: bytes
     signature: bytes
+
+
+def check_site_name(name: str) -> str:
+    """The name, if it can name a site, a file and a certificate; else ParameterError."""
+    # from Python a name may be a number, such as a group's
+    if not isinstance(name, str) or not _SITE.fullmatch(name) or name.lower() in _RESERVED:
+        raise ParameterError(
+            f"{name!r:.80} cannot name a site",
+            remedy="Use a text of 1 to 63 letters A to Z, digits, '_' or '-', no reserved word.",
+        )
+    return name
+
+
+def check_study_name(name: str) -> str:
+    """The name, if it can name a study or an organisation; else ParameterError."""
+    if not _STUDY.fullmatch(name):
+        raise ParameterError(
+            f"{name[:80]!r} cannot name a study or an organisation",
+            remedy="Use a letter first, then at most 62 letters, digits, '_' or '-'.",
+        )
+    return name
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise ParameterError for what is no host name or no port."""
+    if not _HOST.fullmatch(host):
+        raise ParameterError(f"{host[:80]!r} is not a host name")
+    if not 0 < port <= _MOST_PORTS:
+        raise ParameterError(f"{port} is not a port")
 
 
 def new_request(identity: SigningIdentity, **about: Any) -> Request:
@@ -142,10 +166,7 @@ def new_request(identity: SigningIdentity, **about: Any) -> Request:
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request whose sender does not prove to hold its key (SignatureError).
-
-    ParameterError where a name or a version cannot be used.
-    """
+    """Raise SignatureError for a request without proof of its key, ParameterError for odd names."""
     check_site_name(request.name)
     check_study_name(request.organisation)
     check_study_name(request.study)
@@ -190,13 +211,11 @@ def sign_study(identity: SigningIdentity, study: Study) -> SignedStudy:
 
 
 def check_study(signed: SignedStudy) -> Study:
-    """The study, if it is sound and signed by the coordinator it names.
+    """The study, if it is sound and signed by the coordinator it names, else SignatureError.
 
-    Raises:
-        SignatureError: It is not signed by that coordinator.
-        CohortError: A site or an identity is named twice, or a revoked site is named.
-        ParameterError: A name, the address, the minimum or the number of colluding sites cannot be
-            used.
+    CohortError where a site or an identity is named twice, or a revoked site is named;
+    ParameterError where a name, the address, the minimum or the number of colluding sites cannot be
+    used.
     """
     study = signed.study
     verify(study.coordinator, signed.signature, STUDY_DOMAIN, encoded(study))
@@ -219,10 +238,7 @@ def check_study(signed: SignedStudy) -> Study:
 
 
 def check_colluders(colluders: int, *, min_sites: int) -> None:
-    """Refuse (ParameterError) to promise what runs of ``min_sites`` sites cannot keep.
-
-    The number is not negative, and leaves two honest sites.
-    """
+    """Raise ParameterError unless a run of ``min_sites`` sites then has two honest ones."""
     if not 0 <= colluders <= min_sites - 2:
         raise ParameterError(
             f"runs of {min_sites} sites cannot be safe against {colluders} colluding ones: two "
@@ -248,11 +264,8 @@ def check_approval(
     """The study of an approval, if it is for this site and from the expected coordinator.
 
     ``code`` is the coordinator's code of words or fingerprint, learnt by another way than the file.
-
-    Raises:
-        SignatureError: Another coordinator or site, an altered file, or another identity key.
-        CohortError: The study contradicts itself.
-        ParameterError: ``code`` is neither a code nor a fingerprint.
+    SignatureError for another coordinator or site, an altered file, or another identity key;
+    ParameterError where ``code`` is neither; and as `check_study`.
     """
     claimed = approval.signed.study
     differs = mismatch(code, coordinator_fingerprint(claimed.coordinator, claimed.root))
@@ -292,10 +305,7 @@ def check_approval(
 
 
 def coordinator_fingerprint(identity: bytes, root: str) -> str:
-    """One fingerprint of identity key and root certificate, 32 pairs, to be read aloud.
-
-    MalformedMessageError where the root's own fingerprint is not 64 hexadecimal digits.
-    """
+    """A fingerprint of key and root, 32 pairs; MalformedMessageError for a root that is none."""
     try:
         certificate = bytes.fromhex(root)
     except ValueError:
@@ -316,8 +326,4 @@ def encoded(content: msgspec.Struct) -> bytes:
 
 
 def _pairs(*parts: bytes) -> str:
-    state = hashlib.sha256()
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big"))
-        state.update(part)
-    return state.digest().hex(":").upper()
+    return hashlib.sha256(transcript(*parts)).digest().hex(":").upper()

@@ -80,8 +80,7 @@ class RawTable:
     Attributes:
         names: Normalised column names, in file order.
         chunks: Consecutive blocks of rows, each a list with the cells of every column.
-        types: What a database or DataFrame declares of every column, None where it does not say;
-            empty for a source that declares nothing.
+        types: What a database or DataFrame declares of every column, if anything.
         file: What errors call the table, once it is opened.
         factors: What numbers of some columns are multiplied by, by name.
         location_of: Names a row as its user sees it, from its position among the rows read.
@@ -112,8 +111,7 @@ class Source:
             OSError, UnreadableDataError where it is none such, or EmptyDataError without a header.
         reads: The keys of a `FileDescription` that it reads, beside those of every source.
         suffix: The end of its name, in any case, where that tells the kind.
-        magic: The bytes that tell the kind otherwise.
-        offset: Position of these bytes in the file.
+        magic: The bytes that tell the kind otherwise, at ``offset`` in the file.
         endings: Endings of names that promise this kind.
     """
 
@@ -130,12 +128,9 @@ class Source:
 class ColumnType:
     """The type of a database's column, or of an ordered categorical one of a DataFrame.
 
-    Attributes:
-        kind: What it means for a study: truth values, one of a list of texts, text, whole or
-            decimal numbers, or something that no test can use as it is.
-        name: What the source calls it, such as "INTEGER".
-        values: The texts of an enumeration, in its own order; empty otherwise.
-        ordered: Whether the source says that this order means something.
+    ``kind`` is what it means for a study, ``name`` what the source calls it, such as "INTEGER".
+    ``values`` are the texts of an enumeration, in its own order, which means something if
+    ``ordered``.
     """
 
     kind: TypeKind

@@ -54,8 +54,7 @@ class Column:
         unmeasured_at: Names of the sites that did not measure it, and do not read it.
         comment: Written above the column by ``Schema.dumps``; not compared.
 
-    Raises:
-        SchemaError: If a field is out of its range or does not belong to the kind.
+    Raises SchemaError if a field is out of its range or does not belong to the kind.
     """
 
     name: str

@@ -225,16 +225,9 @@ class ColumnReader:
         return _by_row(cells, values, bad)
 
     def _parse_dates(self, cells: TextCells) -> tuple[ValueArray, int]:
-        values, bad = np.full(len(cells.texts), np.nan), -1
-        parsed: dict[str, float | None] = {}
-        for position, text in enumerate(cells.texts):
-            if text not in parsed:
-                parsed[text] = self._date(text, cells.notation)
-            number = parsed[text]
-            if number is not None:
-                values[position] = number
-            elif bad < 0:
-                bad = position
+        dates = {text: self._date(text, cells.notation) for text in dict.fromkeys(cells.texts)}
+        bad = next((row for row, text in enumerate(cells.texts) if dates[text] is None), -1)
+        values = np.array([dates[text] for text in cells.texts], dtype=np.float64)  # None is NaN
         return _by_row(cells, values, bad)
 
     def _date(self, text: str, notation: Notation) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -155,10 +155,7 @@ def open_stata(path: Path, _description: FileDescription) -> Iterator[RawTable]:
 
 @contextmanager
 def open_parquet(path: Path, _description: FileDescription) -> Iterator[RawTable]:
-    """Open a Parquet file; the rows are read in blocks while the context lasts.
-
-    The index that pandas saves without a name is left out.
-    """
+    """Open a Parquet file, read in blocks, without an index that pandas saved without a name."""
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
@@ -187,10 +184,8 @@ def _blocks(file: Any, positions: list[int]) -> Iterator[list[Cells]]:
 
 
 def _parquet_type(file: Any, field: Any) -> ColumnType | None:
-    def column() -> pd.Series:
-        return file.read(columns=[field.name]).to_pandas(ignore_metadata=True).iloc[:, 0]
-
-    return _arrow_type(field.type, column)
+    read = partial(file.read, columns=[field.name])
+    return _arrow_type(field.type, lambda: read().to_pandas(ignore_metadata=True).iloc[:, 0])
 
 
 def _arrow_type(kind: Any, column: Callable[[], pd.Series]) -> ColumnType | None:
@@ -223,10 +218,9 @@ def frame_table(frame: object) -> RawTable:
     A pandas DataFrame is read without its index. Every other frame is read as a Parquet file with
     the same columns would be; a lazy one is computed first.
 
-    Raises:
-        UnreadableDataError: It is no frame, its columns have more than one level, or pyarrow, which
-            other frames than those of pandas need, is not installed.
-        EmptyDataError: It has no column.
+    UnreadableDataError where it is no frame, its columns have more than one level, or pyarrow,
+    which other frames than those of pandas need, is not installed; EmptyDataError where it has no
+    column.
     """
     import pandas as pd
 

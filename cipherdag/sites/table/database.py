@@ -15,6 +15,7 @@ Leaks:
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
@@ -38,26 +39,18 @@ class _Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str = ""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class Credentials(Secret):
     """A user and a password of a database, read from a file of their own."""
 
-    __slots__ = ("password", "user")
-
-    def __init__(self, user: str, password: str) -> None:
-        self.user = user
-        self.password = password
-
-    @property
-    def secret_size(self) -> int:
-        """Number of secret bytes."""
-        return len(self.password.encode())
+    user: str
+    password: str
 
     @classmethod
     def load(cls, path: Path, *, file: str) -> Self:
         """Read TOML with the keys ``password`` and, if need be, ``user``, for a source file.
 
-        Raises:
-            DatabaseCredentialsError: It cannot be read, is open to other users, or is not valid.
+        DatabaseCredentialsError where it cannot be read, is open to other users, or is not valid.
         """
         try:
             with path.open("rb") as opened:
@@ -85,7 +78,7 @@ class Credentials(Secret):
 
 
 class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a database, or what a query gives.
+    """A table of a database, or what a query gives; DatabaseAddressError for an odd address.
 
     Attributes:
         path: The file that says so; relative names of files are relative to its folder.
@@ -95,11 +88,8 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         table: Name of a table or view, with its schema before a dot if need be.
         columns: Its columns to read; all of them if empty.
         query: SQL that gives the table, in place of ``table``; it is run as it stands.
-        omop: The file of what is read from an OMOP database, in place of ``table``.
-        cdm: The schema in which the database has the tables of OMOP; its usual one if empty.
-
-    Raises:
-        DatabaseAddressError: A password stands in the address, or the parts contradict each other.
+        omop: The file of what is read from an OMOP database, in place of ``table``; the schema
+            ``cdm`` has its tables, or the usual one.
     """
 
     path: Path
@@ -137,12 +127,9 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def load(cls, path: Path, *, preview: bool = False) -> Self:
         """Read the ``.toml`` file that names a database, and write the query of an OMOP study.
 
-        With ``preview`` it is the query of `OmopTable.preview`.
-
-        Raises:
-            DatabaseAddressError: It cannot be read or is not valid. The error never quotes it,
-                since a password may stand there by mistake.
-            DatabaseDriverError: SQLAlchemy, which writes the query, is not installed.
+        With ``preview`` it is the query of `OmopTable.preview`. DatabaseAddressError where the file
+        cannot be read or is not valid, never quoted, since a password may stand there by mistake;
+        DatabaseDriverError where SQLAlchemy, which writes the query, is not installed.
         """
         try:
             with path.open("rb") as opened:

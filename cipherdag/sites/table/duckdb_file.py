@@ -55,14 +55,8 @@ def open_duckdb(
     """Open a table of a DuckDB file; the rows are read in blocks while the context lasts.
 
     A table may be left out where the file has one only; without ``columns`` all of them are read.
-    ``query`` is SQL that gives the table in its place.
-
-    Raises:
-        DatabaseDriverError: The package duckdb is not installed.
-        DatabaseUnreachableError: There is no such file, another program writes it, or this is no
-            DuckDB file.
-        DatabaseQueryError: A table or column is unknown, or the query is faulty.
-        DatabaseError: The query fails on the data.
+    ``query`` is SQL that gives the table in its place. Raises as `open_sql`, and
+    DatabaseUnreachableError where another program writes the file, or it is no DuckDB file.
     """
     try:
         import duckdb
@@ -109,10 +103,7 @@ def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -
 
 
 def _blocks(connection: Any, query: str, described: Any) -> Iterator[list[Cells]]:
-    """The rows, by Arrow where it is installed and writes every type alike, else one by one.
-
-    Arrow writes decimals, dates and times differently.
-    """
+    """The rows, by Arrow if it is there and writes these types alike, else one by one."""
     if not all(each.id in _SAME_IN_ARROW for each in described.types) or not find_spec("pyarrow"):
         connection.execute(query)
         return row_blocks(iter(lambda: connection.fetchmany(CHUNK_ROWS), []))

@@ -17,8 +17,7 @@ from cipherdag.sites.table.names import normalise_name
 Row = tuple[object, ...]
 
 _WORKBOOK = "xl/workbook.xml"
-SMALL_BYTES = 32 * 1024 * 1024
-"""What any workbook may unpack to."""
+SMALL_BYTES = 32 * 1024 * 1024  # what any workbook may unpack to
 MOST_UNPACKED = 100
 """How many times its size a larger workbook may unpack to; tables come to 10 to 30 times."""
 _FORMULA = b"<f"

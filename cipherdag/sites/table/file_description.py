@@ -4,14 +4,11 @@ In ``site.toml`` the table ``[source]`` says it of the site's data; for a comman
 says it, which stands wherever a data file can stand:
 
     file = "patients.csv"
-    delimiter = ";"
-    decimal = ","
-    encoding = "cp1252"
+    delimiter = ";" decimal = ","
 
-Each site describes its own file, so that files may differ while sites share one schema. A draft of
-a schema describes files of a name in ``[sources."patients.csv"]``. The study's notation has a
-decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31, with a time of
-the day if need be). Another one is declared; only a draft proposes one, and a person reads it.
+A draft of a schema describes files of a name in ``[sources."patients.csv"]``. The study's notation
+has a decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31, with a
+time of the day if need be). Another one is declared; a draft proposes one, and a person reads it.
 """
 
 from __future__ import annotations
@@ -56,10 +53,8 @@ _THOUSANDS = ("", ".", ",", " ", "'")
 class Notation:
     """The notation of numbers and dates in a file.
 
-    Attributes:
-        decimal: What stands before the decimals: "." or ",".
-        thousands: What groups the digits in threes, such as "." or a space; nothing if empty.
-        date_format: Of its dates, as ``datetime.strptime`` has it; ISO 8601 if empty.
+    A ``decimal`` is "." or ","; ``thousands`` groups digits in threes, such as a space. Dates are
+    as ``datetime.strptime`` has ``date_format``, or ISO 8601 if it is empty.
     """
 
     decimal: str = "."
@@ -126,12 +121,7 @@ PLAIN = Notation()
 
 @dataclass(frozen=True, slots=True)
 class DateRule:
-    """The conversion of dates to numbers, such as "days since 2000-01-01".
-
-    Attributes:
-        unit: "days", "weeks", or "years" of 365.2425 days.
-        origin: The moment that is 0.
-    """
+    """How dates become days, weeks, or years of 365.2425 days since an origin, which is 0."""
 
     unit: str
     origin: datetime
@@ -149,7 +139,7 @@ class DateRule:
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The format of a file where it differs from the default.
+    """The format of a file where it differs from the default; UnreadableDataError if impossible.
 
     Attributes:
         delimiter: What separates the columns of a CSV file: one character.
@@ -161,12 +151,9 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         date_format: Of dates, such as "%d.%m.%Y"; ISO 8601 (2024-05-31) if empty.
         skip_unnamed: Leave out columns without a name: row numbers, or trailing delimiters.
         rename: From a column's name in the file to its name in the schema.
-        multiply: By how much the numbers of a column are multiplied, by its name in the schema:
-            from the unit of the file to that of the study. Dates and marks of missing values are
-            not.
-
-    Raises:
-        UnreadableDataError: A value is out of its range.
+        multiply: By how much the numbers of a column, but for dates and marks of missing values,
+            are multiplied, by its name in the schema: from the unit of the file to that of the
+            study.
     """
 
     delimiter: str = ","
@@ -206,8 +193,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def names(self, header: tuple[str, ...]) -> tuple[str, ...]:
         """Column names as the schema has them; all are normalised.
 
-        Raises:
-            UnreadableDataError: A column to be renamed is not there.
+        UnreadableDataError where a column to be renamed is not there.
         """
         renamed = {normalise_name(each): normalise_name(new) for each, new in self.rename.items()}
         for old in renamed:
@@ -298,11 +284,7 @@ class DescribedFile:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """The file that a ``.toml`` describes; None where it names no file.
-
-        Raises:
-            UnreadableDataError: A key is unknown or a value not valid.
-        """
+        """The file that a ``.toml`` describes, or None; UnreadableDataError for an odd key."""
         try:
             with path.open("rb") as opened:
                 table = parse(opened.read(_MAX_BYTES))

@@ -77,10 +77,8 @@ def hidden_character(text: str) -> str | None:
 def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
     """Words that mix alphabets with letters of one shape, or are of another one than most words.
 
-    A word of a single letter, as in "β-blocker", is left out. Invisible letters are found, too.
-
-    Returns:
-        The alphabets of each such word, by their names in Unicode; none for an invisible letter.
+    A word of a single letter, as in "β-blocker", is left out. Of each such word the alphabets, by
+    their names in Unicode; none for an invisible letter, which is found, too.
     """
     words = re.findall(r"[^\W\d_]+", text)
     alphabets = {word: _alphabets(word) for word in words}
@@ -202,10 +200,7 @@ def is_plain_number(value: str) -> bool:
 
 
 def parse_number(text: str) -> float | None:
-    """The finite number that a trimmed text writes in ASCII digits, or None.
-
-    Stricter than ``float``: no "nan", "inf", "1_000", "1e999" or digits of other scripts.
-    """
+    """The finite number of a trimmed text in ASCII digits, or None; stricter than ``float``."""
     if _NUMBER.fullmatch(text) is None:
         return None
     number = float(text)
@@ -215,10 +210,7 @@ def parse_number(text: str) -> float | None:
 def parse_numbers(
     texts: Sequence[str], missing: AbstractSet[str]
 ) -> tuple[NDArray[np.float64], int]:
-    """The numbers of n cells, NaN where one is missing, and the first that is none, or -1.
-
-    The texts in ``missing`` are trimmed; "" is always a missing value.
-    """
+    """The numbers of n cells, NaN for  and trimmed ``missing``; the first that is none, or -1."""
     present = [text != "" and text not in missing for text in texts]
     cells = [text for text, there in zip(texts, present, strict=True) if there]
     try:

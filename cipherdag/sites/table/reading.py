@@ -65,15 +65,10 @@ _LEAST_ROWS = 2
 log = logging.getLogger("cipherdag.reading")
 
 
-def _open_database(path: Path, _description: FileDescription) -> OpenTable:
-    return _opened(DatabaseSource.load(path))
-
-
 def omop_preview(path: Path) -> list[Preview]:
     """How much an OMOP database has for each column of a study; for the site's eyes alone.
 
-    Raises:
-        UnreadableDataError: As the table itself, or the file describes no OMOP study.
+    UnreadableDataError as for the table itself, or where the file describes no OMOP study.
     """
     with _opened(DatabaseSource.load(path, preview=True)) as table:
         rows = [
@@ -94,7 +89,9 @@ def _opened(source: DatabaseSource) -> OpenTable:
 
 _FILES = ("csv_file", "excel_file", "data_frame", "duckdb_file")
 _DATABASE = Source(
-    "a .toml that names a database or describes a file", _open_database, suffix=".toml"
+    "a .toml that names a database or describes a file",
+    lambda path, _: _opened(DatabaseSource.load(path)),
+    suffix=".toml",
 )
 SOURCES = (
     *(
@@ -112,9 +109,7 @@ READABLE = ", ".join(source.words for source in SOURCES[:-1]) + f", or {SOURCES[
 def source_of(path: Path) -> Source:
     """The source that a file is of, by its name or its first bytes; a CSV where neither tells.
 
-    Raises:
-        OSError: The file cannot be read.
-        UnreadableDataError: It is of a kind that holds no table.
+    OSError where the file cannot be read, UnreadableDataError where its kind holds no table.
     """
     for source in SOURCES:
         if source.suffix and path.suffix.lower() == source.suffix:
@@ -143,19 +138,16 @@ def source_of(path: Path) -> Source:
 def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawTable]:
     """Open a table and check its header; the rows are read while the context lasts.
 
-    `reading.SOURCES` lists what a file may be. Long readings say every few seconds how far they
-    are, in the log ``cipherdag.reading``.
-
-    Args:
-        source: Path of the file, a described file, or a frame that narwhals reads,
-            such as a DataFrame of pandas, whose index is not read, or polars, or a pyarrow Table.
-        site: Name of the site, for errors.
+    The source is the path of a file of `SOURCES`, a described file, or a frame that narwhals reads,
+    such as a DataFrame of pandas, whose index is not read, or polars, or a pyarrow Table. ``site``
+    is for errors. Long readings say every few seconds how far they are, in the log
+    ``cipherdag.reading``.
 
     Raises:
-        UnreadableDataError: If the file does not exist or is no such table, or if a name is empty
-            or holds an invisible character; its leaves below `DatabaseError` for databases.
-        EmptyDataError: If the file has no header.
-        DuplicateNameError: If two names are equal after normalisation.
+        UnreadableDataError: The file does not exist or is no such table, or a name is empty or
+            holds an invisible character; its leaves below `DatabaseError` for databases.
+        EmptyDataError: The file has no header.
+        DuplicateNameError: Two names are equal after normalisation.
     """
     file = "DataFrame"
     try:

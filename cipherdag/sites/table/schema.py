@@ -33,8 +33,7 @@ from cipherdag.sites.table.names import (
 
 Given = TypeVar("Given")
 _COMMENT_WIDTH = 96
-PERSONS = "persons"
-"""What `Schema.rows` is where each person has one row."""
+PERSONS = "persons"  # what `Schema.rows` is where each person has one row
 _TEXTS = ("unit", "date")
 _TABLES = ("synonyms", "concepts")
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
@@ -87,16 +86,15 @@ class Schema:
     """The columns of a study, in the order of the file.
 
     Attributes:
-        columns: All columns, ignored ones included; at least one is a variable, at most one names
-            interventions.
+        columns: All columns, ignored ones included; at least one is a variable.
         relations: Which of them determine one another, by name.
         comment: What a draft says of the rows, for a person to read.
         sources: How files are written, by their names, where no other description is given.
         rows: "persons" where the site says that no person has two rows; else empty.
 
     Raises:
-        SchemaError: If two names are equal after normalisation, no column is a variable, two
-            name interventions or patients, or a relation names no column.
+        SchemaError: Two names are equal after normalisation, no column is a variable, two name
+            interventions or patients, or a relation names no column.
     """
 
     columns: tuple[Column, ...]
@@ -224,11 +222,7 @@ class Schema:
         return replace(self, columns=columns)
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
-        """A copy in which these columns, and no others, are marked as labels.
-
-        Raises:
-            SchemaError: If one of them does not take part in the study, or this is one name alone.
-        """
+        """A copy with just these labels; SchemaError if one takes no part, or for one text."""
         if isinstance(labels, str):
             raise SchemaError(
                 "the labels are one text, and have to be several names",

@@ -55,19 +55,17 @@ class SiteTable:
 
     Attributes:
         names: The variables, sorted by code point: position = identifier.
-        schema: The schema the table follows.
-        rows: Number of rows n.
         codes: Positions of categories and bins, of the smallest type that holds them, shape (n, p),
             one column after the other in memory: -1 where missing and in the columns of continuous
             variables; None if there is no discrete variable.
         values: Numbers, float64 of shape (n, p), row by row in memory: NaN where missing and in the
             columns of discrete variables; None if there is no continuous variable.
-        interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
-            the schema names no column for it.
-        patients: Whose visit a row is, whole numbers from 0, shape (n,); None where every row is a
+        interventions: Whether a row's variable was intervened on, bool of shape (n, p), if the
+            schema names a column for it.
+        patients: Whose visit a row is, numbers from 0, shape (n,); None where every row is a
             person.
-        folder: Where codes and values lie that are more than memory should hold, as
-            `stored_rows` says; None: where the system keeps temporary files.
+        folder: Where codes and values lie that are more than memory should hold, as `stored_rows`
+            says; None: where the system keeps temporary files.
     """
 
     names: tuple[str, ...] = field(repr=False)
@@ -123,16 +121,11 @@ class SiteTable:
     def scored_numbers(self) -> ValueArray:
         """As `numbers`, but three or more categories that are all numbers count as such."""
         numbers = self.numbers()
-        scored = [
-            (position, np.array(column.scores))
-            for position, column in enumerate(self.schema.variables)
-            if column.cardinality > 2 and column.scores  # noqa: PLR2004
-        ]
-        if self.codes is None or not scored:
-            return numbers
-        for position, scores in scored:
-            codes = self.codes[:, position]
-            numbers[:, position] = np.where(codes >= 0, scores[codes], np.nan)
+        for position, column in enumerate(self.schema.variables):
+            if self.codes is not None and column.cardinality > 2 and column.scores:  # noqa: PLR2004
+                codes = self.codes[:, position]
+                scores = np.array(column.scores)[codes]
+                numbers[:, position] = np.where(codes >= 0, scores, np.nan)
         return numbers
 
     def varies(self) -> NDArray[np.bool_]:
@@ -212,31 +205,24 @@ def load_table(
 
     Cells are compared as ``names.normalise_value`` writes them; numbers are ASCII decimal numbers.
     Nothing is a missing value but the empty cell, NaN or None in a DataFrame or Parquet file, and
-    what the schema declares: "NA" is a category or an error otherwise. A declared number stands
-    for every way to write it: "0" is "0.0", too. Truth values read "True" and "False", or 1 and 0
-    where the schema does not list these words. Columns of kind "ignore" are not looked at and may
-    be absent. Errors count rows as a spreadsheet shows the file.
+    what the schema declares: "NA" is a category or an error otherwise. A declared number stands for
+    every way to write it: "0" is "0.0", too. Truth values read "True" and "False", or 1 and 0 where
+    the schema does not list these words. Columns of kind "ignore" are not looked at and may be
+    absent. Errors count rows as a spreadsheet shows the file.
 
-    Args:
-        source: Path of a file that `reading.SOURCES` lists, with its description if need be, or a
-            pandas DataFrame. The schema's description of a file of its name counts where the source
-            has none.
-        schema: The schema of the study.
-        site: Name of the site, for errors, and for columns that the schema says it did not measure:
-            they may be absent, are not read, and have no value.
-        folder: Where rows are put aside that are more than memory should hold; see `SiteTable`.
+    A file has the description that the schema has for its name, where ``source`` brings none. What
+    the schema says that ``site`` did not measure may be absent, is not read, and has no value. Rows
+    that are more than memory should hold lie in ``folder``; see `SiteTable`.
 
     Raises:
         OutputError: There is no room for the rows that are put aside.
-        UnreadableDataError: If the file is no table.
-        EmptyDataError: If there is no row; TooFewRowsError if there is one.
-        DuplicateNameError: If two names are equal after normalisation.
-        MissingColumnError: If the file lacks a column of the schema.
-        ExtraColumnError: If the schema lacks a column of the file.
-        UnknownCategoryError: If a value is no category of its discrete column.
-        NotNumericError: If a value of a continuous or binned column is no finite number, no date
-            where dates are declared, or outside its plausible range.
-        ConstantColumnError: If a column has one value or bin only, or none, unless allowed.
+        UnreadableDataError, DuplicateNameError: As `open_table`.
+        EmptyDataError, TooFewRowsError: There is no row, or one.
+        MissingColumnError, ExtraColumnError: The file lacks a column of the schema, or the reverse.
+        UnknownCategoryError: A value is no category of its discrete column.
+        NotNumericError: A value of a continuous or binned column is no finite number, no date where
+            dates are declared, or outside its plausible range.
+        ConstantColumnError: A column has one value or bin only, or none, unless allowed.
     """
     described = schema.described(source)
     with open_table(described, site=site) as table, _stores(schema, folder) as (codes, values):
@@ -308,26 +294,22 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
     marks = [each.name for each in (schema.intervention, schema.patient) if each is not None]
     measured = [column.name for column in schema.variables if site not in column.unmeasured_at]
     missing = [name for name in (*measured, *marks) if name not in positions]
-    extra = [name for name in table.names if name not in {column.name for column in schema.columns}]
-    for error, columns, what in (
-        (MissingColumnError, missing, "the file lacks"),
-        (ExtraColumnError, extra, "the schema lacks"),
-    ):
-        if not columns:
-            continue
-        others = sorted(set(extra if columns is missing else missing))
-        close = nearest(columns[0], others)
-        more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
-        old, new = (close, columns[0]) if close in extra else (columns[0], close)
-        rename = f'Rename one (case counts), or declare rename."{old}" = "{new}" {DECLARED}.'
-        unread = UNMEASURED if columns is missing else ""
+    in_schema = {column.name for column in schema.columns}
+    extra = [name for name in table.names if name not in in_schema]
+    if missing or extra:
+        name, *more = missing or extra
+        close = nearest(name, sorted(extra)) if missing else None
+        what = f"the {'file' if missing else 'schema'} lacks this column"
+        what += f" and {len(more)} more" if more else ""
+        rename = f'Rename one (case counts), or declare rename."{close}" = "{name}" {DECLARED}.'
+        error = MissingColumnError if missing else ExtraColumnError
         raise error(
-            f"{what} this column{more}" + (f"; it has '{close}'" if close else ""),
+            what + (f"; it has '{close}'" if close else ""),
             file=table.file,
-            column=columns[0],
+            column=name,
             rows=table.count_rows(),
             site=site,
-            remedy=rename if close else unread,
+            remedy=rename if close else (UNMEASURED if missing else ""),
         )
     return {
         variable: ColumnReader(

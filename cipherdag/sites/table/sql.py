@@ -60,10 +60,9 @@ def open_sql(source: DatabaseSource) -> Iterator[RawTable]:
     """Open a database's table; the rows are read in blocks while the context lasts.
 
     Raises:
-        DatabaseCredentialsError: The file of the password is missing, open to others or wrong.
+        DatabaseCredentialsError, DatabaseLoginError: As `Credentials.load`, or they are refused.
         DatabaseDriverError: SQLAlchemy or the database's driver is not installed.
         DatabaseUnreachableError: The database does not answer.
-        DatabaseLoginError: It refuses the user or the password.
         DatabaseQueryError: A table or column is unknown or may not be read, or the query is faulty.
         DatabaseError: The query fails on the data, or the connection ends.
     """

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 
 from cipherdag.errors import OutputError, SiteNotReadyError
 
-IN_MEMORY_BYTES = 2**28
-"""Of an array: a larger one lies in a file."""
-BLOCK_BYTES = 2**24
-"""Of the rows that are turned into columns at a time."""
+IN_MEMORY_BYTES = 2**28  # of an array: a larger one lies in a file
+BLOCK_BYTES = 2**24  # of the rows that are turned into columns at a time
 CODE_TYPES = (np.int8, np.int16, np.int32)
 
 

@@ -64,10 +64,7 @@ def rows_of(patients: IndexArray, drawn: IndexArray) -> tuple[IndexArray, IndexA
 def rows_taken(
     patients: IndexArray, location_of: Callable[[int], str], *, site: str | None
 ) -> IndexArray:
-    """Positions of the rows that are used: those of a patient, the first `MAX_VISITS` of each.
-
-    The log ``cipherdag.data`` counts the others and says where the first of them is.
-    """
+    """Positions of the first `MAX_VISITS` rows of each patient; the log counts the others."""
     order = np.argsort(patients, kind="stable")
     first = np.flatnonzero(np.diff(patients[order], prepend=MISSING_CODE - 1))
     visit = np.empty(len(patients), dtype=np.int64)

@@ -8,8 +8,7 @@ import pytest
 from mpc_cohort import Cohort, score_tests, split
 
 from cipherdag.errors import CipherdagError, PrivacyError
-from cipherdag.privacy.mpc.messages import Collected, Contributed, Keys, Square
-from cipherdag.privacy.mpc.relay import Relay
+from cipherdag.privacy.mpc.messages import Collected, Contributed, Keys, Relay, Square
 from cipherdag.privacy.wire import decode, encode
 
 PREDICATES = score_tests([1, 2], scores=4, variances=16, constant=1)

@@ -229,9 +229,9 @@ def test_holders_that_were_dealt_different_keys_find_nothing():
             said = decode(message, seat.Square)
             dealer = cohort.seats[COORDINATOR]
             common = said.common[:-1] + bytes([said.common[-1] ^ 1])
-            (_, sealed) = dealer._keys_of(
-                sharing.Dealt(common, (bytes(32), seeds(cohort)[1]))
-            ).seeds
+            dealt = sharing.Dealt(common, (bytes(32), seeds(cohort)[1]))
+            holder = cohort.roles.holders[1]
+            sealed = dealer._sealed(holder, "holder seed", dealt.seeds[1], dealt.digest)
             return encode(seat.Square(said.masked, common, sealed))
 
         with pytest.raises(ShareError, match="masked forms"):

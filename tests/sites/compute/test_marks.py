@@ -11,13 +11,19 @@ from hypothesis.extra.numpy import arrays
 from cipherdag.sites.compute.descriptions.location_scale_hints import (
     NO_HINTS,
     column_hints,
-    hints_of,
     winsorise,
+)
+from cipherdag.sites.compute.descriptions.location_scale_hints import (
+    hints_of as hints_of_columns,
 )
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 COLUMNS = st.integers(1, 40).flatmap(lambda n: arrays(np.float64, n, elements=NUMBERS))
 LEAST = st.integers(0, 12)
+
+
+def hints_of(values, least):
+    return hints_of_columns(values[None], least)[0]
 
 
 @given(COLUMNS, LEAST)

@@ -33,10 +33,7 @@ TEMPERATURE = 4.0  # divides the log-likelihoods by which SDI weights graphs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeLogits:
-    """ENCO believes that i -> j exists with probability s(gamma_ij) s(theta_ij).
-
-    Both have shape (p, p); the diagonal of gamma is ignored, and theta is antisymmetric.
-    """
+    """i -> j exists with probability s(gamma_ij) s(theta_ij), (p, p); theta is antisymmetric."""
 
     gamma: Tensor
     theta: Tensor

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import NORMAL, Density, Regimes
 
 FIT_RATE = 5e-3
 CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 28}
@@ -22,19 +22,21 @@ SLOPE = 0.1  # of the leaky ReLU below 0
 
 
 class Networks:
-    """N networks, each with two layers of H hidden units; the generator draws their weights."""
+    """N networks, of p variables or more, with two layers of H hidden units; weights are drawn."""
 
     def __init__(
         self,
-        number: int,
-        inputs: int,
+        regimes: Regimes,
         hidden: int,
-        outputs: int,
-        *,
-        spread: float,
-        device: torch.device,
         generator: torch.Generator,
+        *,
+        number: int | None = None,
+        density: Density = NORMAL,
     ) -> None:
+        p, device = regimes.n_variables, regimes.feature_values.device
+        number = p if number is None else number
+        inputs, outputs, spread = regimes.n_features, regimes.n_outputs(density), 2.0 / math.sqrt(p)
+
         def normal(shape: tuple[int, ...], deviation: float) -> Tensor:
             return (torch.randn(shape, generator=generator) * deviation).to(device)
 
@@ -74,15 +76,7 @@ class Mechanisms:
         self._generator = generator
         p = regimes.n_variables
         self._device = regimes.feature_values.device
-        self._networks = Networks(
-            p,
-            regimes.n_features,
-            hidden,
-            regimes.n_outputs(),
-            spread=2.0 / math.sqrt(p),
-            device=self._device,
-            generator=generator,
-        )
+        self._networks = Networks(regimes, hidden, generator)
         self._source = torch.repeat_interleave(torch.arange(p, device=self._device), regimes.widths)
         self._optimiser = torch.optim.Adam(self._networks.weights, lr=FIT_RATE, fused=True)
 

@@ -1,21 +1,17 @@
 """The local methods of Fed-CD update a matrix of edge beliefs from a site's data.
 
-Source: Abyaneh et al., "FED-CD" (2023), section 4.1 and appendix A.2.
+DCDI trains edge logits and networks together under a constraint of acyclicity. Every row of a batch
+has a graph drawn by straight-through Gumbel-sigmoid from the edge probabilities s(alpha), and the
+gradient of the likelihood updates networks and logits together. An augmented Lagrangian drives h =
+tr exp psi - p to zero, psi being the excess of s(alpha) over its least value: its multipliers start
+where the likelihood dominates and end where a 2-cycle costs more than any row could gain by it. A
+perfect intervention removes the variable's likelihood from the rows in which it was intervened on;
+an imperfect one gives the variable a second network for these rows, with the same parents.
 
-DCDI trains edge logits and networks together under a constraint of acyclicity.
-Every row of a batch has a graph drawn by straight-through Gumbel-sigmoid from the edge
-probabilities s(alpha), and the gradient of the likelihood updates networks and logits together. An
-augmented Lagrangian drives h = tr exp psi - p to zero, psi being the excess of s(alpha) over its
-least value: its multipliers start where the likelihood dominates and end where a 2-cycle costs more
-than any row could gain by it.
-
-A perfect intervention removes the variable's likelihood from the rows in which it was intervened
-on; an imperfect one gives the variable a second network for these rows, with the same parents.
-
-Source: Brouillard et al., "Differentiable causal discovery from interventional data", NeurIPS 2020,
-known targets, DCDI-G and DCDI-DSF. Their program stops by held-out rows; here the number of steps
-is declared, and determines multipliers and the logits' rate. The likelihood of categories is ours.
-The prior term is Eq. 2 of Fed-CD.
+Sources: Abyaneh et al., "FED-CD" (2023), section 4.1, appendix A.2, and Eq. 2 for the prior term;
+Brouillard et al., "Differentiable causal discovery from interventional data", NeurIPS 2020, known
+targets, DCDI-G and DCDI-DSF. Their program stops by held-out rows; here the number of steps is
+declared, and determines multipliers and the logits' rate. The likelihood of categories is ours.
 """
 
 from __future__ import annotations
@@ -102,10 +98,7 @@ class Penalty:
 
 
 class Dcdi:
-    """Learns edge probabilities from one site's data by DCDI.
-
-    Training takes epochs times fit_steps steps, whatever graph_steps and graphs are.
-    """
+    """Learns edge probabilities from one site's data by DCDI, in epochs times fit_steps steps."""
 
     def __init__(
         self,
@@ -127,13 +120,7 @@ class Dcdi:
         self._regime_of, self._counts = _by_row(regimes, perfect=perfect)
         self._source = torch.repeat_interleave(torch.arange(p, device=device), regimes.widths)
         self._networks = Networks(
-            len(self._whose),
-            regimes.n_features,
-            training.hidden,
-            regimes.n_outputs(density),
-            spread=2.0 / math.sqrt(p),
-            device=device,
-            generator=generator,
+            regimes, training.hidden, generator, number=len(self._whose), density=density
         )
         self._log_sd = torch.zeros((len(self._whose), 1, 1), device=device, requires_grad=True)
         weights = [*self._networks.weights, self._log_sd]

@@ -25,8 +25,7 @@ from cipherdag.sites.compute.device import Device
 log = logging.getLogger("cipherdag.site")
 
 LEAST_SPREAD = 1e-8  # a column of a smaller deviation is not scaled
-LEAST_BELIEF = 0.01
-"""Beliefs stay this far from 0 and 1, so that data can overcome a prior."""
+LEAST_BELIEF = 0.01  # beliefs stay this far from 0 and 1, so that data can overcome a prior
 LOG_SD_BOUND = 4.0  # of a predicted log deviation, either way
 FLOW_LAYERS, FLOW_UNITS = 2, 10  # of the deep sigmoidal flow
 
@@ -79,16 +78,14 @@ class Regimes:
     """The complete rows of p variables are tensors on one device, grouped by regime.
 
     Attributes:
-        feature_index: Index of each cell among the W one-hot features of a row, int64 of shape
-            (n, p); a continuous variable has one feature.
+        feature_index: Index of each cell among the W one-hot features of a row, int64 of shape (n,
+            p); a continuous variable has one feature.
         feature_values: Value of that feature, float32 of shape (n, p): 1 for a category, the
             standardised number for a continuous variable.
-        first: First feature of every variable, shape (p,).
-        widths: Features of every variable: its categories, or 1 for a continuous one, shape (p,).
-        continuous: Which variables are continuous, shape (p,).
+        first, widths: First feature of every variable, and how many it has, shape (p,).
         observational: Positions of the rows without an intervention.
-        targets: The intervened variables of every other regime, bool of shape (R, p).
-        rows: Positions of every such regime's rows.
+        targets: The intervened variables of every other regime, bool of shape (R, p), and ``rows``
+            the positions of its rows.
     """
 
     feature_index: Tensor
@@ -113,10 +110,8 @@ class Regimes:
         """Groups a table's complete rows by regime; interventional ones need ``least`` rows.
 
         Cells are codes, or numbers where the cardinality is 0, NaN where missing; both they and
-        ``interventions``, which cells were set, have shape (n, p).
-
-        Raises:
-            TooFewRowsError: Fewer than two whole rows are observational.
+        ``interventions``, which cells were set, have shape (n, p). TooFewRowsError where fewer than
+        two whole rows are observational.
         """
         cards = np.array(cardinalities, dtype=np.int64)
         whole = ~np.isnan(cells).any(axis=1)
@@ -200,10 +195,7 @@ class Regimes:
         return whole.scatter_(1, self.feature_index[batch], self.feature_values[batch])
 
     def nll(self, outputs: Tensor, batch: Tensor, density: Density = NORMAL) -> Tensor:
-        """Computes negative log-likelihoods, (p, M B), of a batch of B rows repeated M times.
-
-        ``outputs`` are those of every variable's network, shape (p, M B, n_outputs).
-        """
+        """Computes negative log-likelihoods, (p, M B), of M times B rows from networks' outputs."""
         repeats = outputs.shape[1] // len(batch)
         values = self.feature_values[batch].T.repeat(1, repeats)
         numbers = torch.zeros_like(values)

@@ -26,15 +26,12 @@ N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
 
 @dataclass(frozen=True, slots=True)
 class CITestResult:
-    """Outcomes of a batch of B tests, as arrays of shape (B,).
+    """Outcomes of a batch of B tests, as arrays of shape (B,); NaN where a test was not done.
 
-    Attributes:
-        p_value: In [0, 1]; NaN where the test could not be done, which counts as dependent.
-        statistic: G2, Pearson's chi-square, Fisher's z or another test's; NaN where not done.
-        dof: Degrees of freedom; NaN for Fisher's z and where not done.
-        dependence: Strength of the dependence: G2 (or chi-square), or the absolute partial
-            correlation; NaN where not done.
-        rows: Rows used, after test-wise deletion of missing values; never leaves a site.
+    ``p_value`` counts as dependent then. ``statistic`` is G2, Pearson's chi-square, Fisher's z or
+    another test's. ``dof`` is NaN for Fisher's z, too. ``dependence`` is the strength of it: G2 (or
+    chi-square), or the absolute partial correlation. ``rows`` were used, after test-wise deletion
+    of missing values; their number never leaves a site.
     """
 
     p_value: FloatVector
@@ -72,10 +69,6 @@ class ColumnData(Protocol):
 
 class CITest(Protocol):
     """A conditional-independence test evaluates batches over one site's data; it may cache."""
-
-    @property
-    def n_variables(self) -> int:
-        """The number of variables, which are addressed by position 0..n_variables-1."""
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """Tests x[b] against y[b] given the variables given[b], for every b.
@@ -173,12 +166,7 @@ def ci_test_class(name: str) -> type[CachedCITest]:
 
 
 def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:
-    """Brings a batch of tests into canonical form.
-
-    Raises:
-        ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-            occurs twice in one test.
-    """
+    """A batch of tests in canonical form; ParameterError for odd shapes, positions or repeats."""
     x, y, given = (_positions(array, n_variables) for array in (x, y, given))
     if x.ndim != 1 or y.shape != x.shape or given.ndim != 2 or len(given) != len(x):  # noqa: PLR2004
         raise ParameterError("x and y must have shape (B,) and given must have shape (B, l)")
@@ -203,12 +191,7 @@ def _positions(values: IndexArray, n_variables: int) -> IndexArray:
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:
-    """Refuses a matrix, shape (n, p), that no test of continuous data takes.
-
-    Raises:
-        ParameterError: Not a float64 matrix with a row and a column.
-        NotNumericError: A value is infinite.
-    """
+    """Raise ParameterError for no float64 matrix with entries, NotNumericError for infinities."""
     if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
         raise ParameterError("values must be a float64 matrix with at least one row and column")
     if np.isinf(values).any():

@@ -23,7 +23,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.counter import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
+from cipherdag.sites.compute.counter import MAX_CELLS, MAX_CODE, DiscreteColumns
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
 from cipherdag.sites.compute.noise import Renamed, first_met, rows_digest
 from cipherdag.statistics.array_functions import Array, host
@@ -38,40 +38,31 @@ from cipherdag.statistics.contingency import (
 
 Statistic = Literal["g2", "pearson"]
 
-# measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
-# and starting it as much as a million rows
-PRODUCT_LEVELS_PER_TABLE = 64
-PRODUCT_START_ROWS = 1_000_000
 # beyond this many cells per row sorting the rows is faster than a table
 SPARSE_CELLS_PER_ROW = 32
 BYTES_PER_CELL = 64
-BYTES_PER_LEVEL_PAIR = 16
 
 
 @computes("g2", "pearson")
 class DiscreteTest(CachedCITest):
     """G2 or Pearson's chi-square tests conditional independence over one site's discrete data.
 
-    The statistic of a table is summed over the configurations of the conditioning set. A test is
-    done only if rows / (levels of x, y and the conditioning set multiplied) reaches
-    ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The adjusted
-    degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting rows
-    and columns of that configuration's table that are not empty. Without degrees of freedom the
-    p-value is 1, but NaN where the conditioning set has a variable that partitions the rows as x or
-    y does: given it, x or y is constant. Rows with a missing value in one of a test's variables are
-    left out of that test. The dependence of its evidence is the statistic.
+    The statistic, which is the dependence of its evidence too, is summed over the configurations of
+    the conditioning set. A test is done only if rows / (levels of x, y and the set multiplied)
+    reaches ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The
+    adjusted degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting
+    rows and columns of that configuration's table that are not empty; ``plain`` ones are (r - 1)(c
+    - 1) times the levels of the set. Without degrees of freedom the p-value is 1, but NaN where the
+    set has a variable that partitions the rows as x or y does: given it, x or y is constant. If
+    ``constant`` is ``untestable``, it is NaN wherever x or y has one value only.
 
     Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
     Agresti, Categorical Data Analysis, section 3.2, for the statistics.
 
-    Codes have shape (n, p), -1 (or any negative code) where missing; a variable has as many levels
-    as its highest code in these rows + 1. Degrees of freedom that are ``plain`` are (r - 1)(c - 1)
-    times the levels of the set. If ``constant`` is ``untestable``, the p-value is NaN wherever x or
-    y has one value only. Half of the memory is for a batch, half for the cache.
-
-    Raises:
-        ParameterError: Codes are not an integer matrix with a row and a column, a code is larger
-            than 2**31 - 2, or another parameter is out of its range.
+    Codes have shape (n, p), negative where missing: such rows are left out of the variable's tests.
+    A variable has as many levels as its highest code in these rows + 1. Half of the memory is for a
+    batch, half for the cache. ParameterError where codes are not an integer matrix with a row and a
+    column, or a code or another parameter is out of its range.
     """
 
     def __init__(
@@ -167,28 +158,11 @@ class DiscreteTest(CachedCITest):
         sides = np.column_stack(
             [levels[:, 2:].prod(axis=1), levels[:, :2].max(axis=1), levels[:, :2].min(axis=1)]
         )
-        pairs = self._pair_counts(tests, dense)
         for bucket, shape in buckets(sides[dense].astype(np.int64)):
             chunk = self._columns.chunk(shape.cells, bytes_per_element=BYTES_PER_CELL)
             for start in range(0, len(bucket), chunk):
                 index = dense[bucket[start : start + chunk]]
-                if pairs is None:
-                    tables = self._columns.tables(x[index], y[index], tests.given[index], shape)
-                else:
-                    tables = self._columns.tables_of_pairs(pairs, x[index], y[index], shape)
-                yield index, tables
-
-    def _pair_counts(self, tests: TestBatch, dense: IndexArray) -> PairCounts | None:
-        """Counts all pairs of levels by one product if that is faster and tests are marginal."""
-        if tests.given.shape[1]:
-            return None
-        variables = np.union1d(tests.x[dense], tests.y[dense])
-        total = int(self._columns.levels[variables].sum())
-        rows = self._columns.n_rows
-        product = rows * total * total / PRODUCT_LEVELS_PER_TABLE + PRODUCT_START_ROWS
-        if product > rows * dense.size or BYTES_PER_LEVEL_PAIR * total * total > self._memory:
-            return None
-        return self._columns.pair_counts(variables)
+                yield index, self._columns.tables(x[index], y[index], tests.given[index], shape)
 
 
 def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_cell: float) -> None:

@@ -69,11 +69,9 @@ class FullMatrices:
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """A packed correlation matrix stores its diagonal and upper triangle.
+    """A correlation matrix's diagonal and upper triangle, by rows, flat, (p (p + 1) / 2,).
 
-    Attributes:
-        entries: By rows, flat, shape (p (p + 1) / 2,).
-        starts: Index of the entry (i, j) less j, for every row i, shape (p,).
+    ``starts`` has the index of the entry (i, j) less j, for every row i, shape (p,).
     """
 
     entries: Array
@@ -166,26 +164,19 @@ class FisherZTest(CachedCITest):
     """Fisher's z tests for zero partial correlation over one site's continuous data.
 
     The statistic is sqrt(n - |S| - 3) atanh(r), r the partial correlation of x and y given S, and
-    its p-value is two-sided under the normal distribution. A test is not done, so that its
-    p-value is NaN and counts as dependent, if n - |S| - 3 <= 0, if x, y or a variable of S is
-    constant in the rows used, or if x, y or a variable of S is a linear combination of the
-    others of S. If x and y determine each other given S, r is +1 or -1 within rounding; it is
-    taken as the largest number below 1, so that the statistic stays finite (about 18.7 sqrt(n -
-    |S| - 3)) and the p-value is practically 0. Rows with a missing value in one of a test's
-    variables are left out of that test. The dependence of its evidence is |r|; its degrees of
-    freedom are NaN.
+    its p-value is two-sided under the normal distribution. A test is not done, so that its p-value
+    is NaN and counts as dependent, if n - |S| - 3 <= 0, or if x, y or a variable of S is constant
+    in the rows used, or a linear combination of the others of S. If x and y determine each other
+    given S, r is the largest number below 1, so that the statistic stays finite (about 18.7 sqrt(n
+    - |S| - 3)) and the p-value is practically 0. The dependence of its evidence is |r|; its degrees
+    of freedom are NaN.
 
     Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
 
-    Values have shape (n, p), NaN where missing. Half of the memory bounds a batch, unless one test
-    needs more; the other half bounds the cache of outcomes. None is 256 MiB; on a card free memory
-    bounds a batch. The correlations come on top: 8 p**2 bytes, and half as many where variables
-    are more than `FULL_UP_TO`.
-
-    Raises:
-        ParameterError: Values are not a float64 matrix with a row and a column, or another
-            parameter is out of its range.
-        NotNumericError: A value is infinite.
+    Values have shape (n, p), NaN where missing: such rows are left out of the variable's tests.
+    Half of the memory, 256 MiB or a part of a card's free one, bounds a batch, unless one test
+    needs more; the other half bounds the cache of outcomes. The correlations come on top: 8 p**2
+    bytes, and half as many where variables are more than `FULL_UP_TO`. Raises as `check_numbers`.
     """
 
     def __init__(

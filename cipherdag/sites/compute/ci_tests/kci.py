@@ -50,22 +50,15 @@ class KernelTest(CachedCITest):
     Z joins the kernel of the x of smaller position only, so that the order of x and y is ignored.
 
     A test takes every row that is complete in its variables; if those are more than ``max_rows``,
-    row number floor(i n / max_rows) of these n, for i = 0 to max_rows - 1. A test is not done, so
-    that its p-value is NaN and counts as dependent, with fewer than 10 rows, or if x, y or a
-    variable of Z is constant in them. Equal tests give equal outcomes up to rounding, whatever
-    else is in the batch.
+    10 to 20000, row number floor(i n / max_rows) of these n, for i = 0 to max_rows - 1. A test is
+    not done, so that its p-value is NaN and counts as dependent, with fewer than 10 rows, or if x,
+    y or a variable of Z is constant in them. Equal tests give equal outcomes up to rounding,
+    whatever else is in the batch. The degrees of freedom of its evidence are twice the shape of the
+    gamma distribution, the dependence is the statistic per row.
 
-    The degrees of freedom of its evidence are twice the shape of the gamma distribution, the
-    dependence is the statistic per row.
-
-    Values have shape (n, p), NaN where missing, and ``max_rows``, 10 to 20000, costs time with its
-    square to its cube. Memory, 512 MiB or a part of a card's free one, bounds a batch unless one
-    test needs more. Full matrices on a CPU agree within 1e-6, several times slower.
-
-    Raises:
-        ParameterError: Values are not a float64 matrix with a row and a column, or another
-            parameter is out of its range.
-        NotNumericError: A value is infinite.
+    Values have shape (n, p), NaN where missing. Time grows with the square to the cube of rows.
+    Memory, 512 MiB or a part of a card's free one, bounds a batch unless one test needs more. Full
+    matrices on a CPU agree within 1e-6, several times slower. Raises as `check_numbers`.
     """
 
     def __init__(

@@ -25,17 +25,13 @@ import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 
-RIDGE = 1e-3
-"""Ridge penalty (epsilon in the paper) of the kernel ridge regression on Z."""
-SCALE_OF_Z = 0.5
-"""Factor by which Z is scaled in the kernel of x and Z together."""
+RIDGE = 1e-3  # ridge penalty (epsilon in the paper) of the kernel ridge regression on Z
+SCALE_OF_Z = 0.5  # factor by which Z is scaled in the kernel of x and Z together
 WIDTHS = {"marginal": (0.8, 0.5, 0.3), "conditional": (1.2, 0.7, 0.4)}
 """Bandwidths in standard deviations for fewer than 200, fewer than 1200, and more rows."""
 WIDTH_ROWS = (200, 1200)
-TOLERANCE_OF_Z = 1e-11
-"""Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
-WORTHWHILE = 0.5
-"""Largest r / n for which the low-rank regression is used."""
+TOLERANCE_OF_Z = 1e-11  # tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1
+WORTHWHILE = 0.5  # largest r / n for which the low-rank regression is used
 STRIPS = 4  # of rows, in which the upper triangle of a product is computed
 TOLERANCE = 1e-13
 """Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""

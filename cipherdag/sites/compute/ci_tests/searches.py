@@ -1,12 +1,12 @@
 """A site of FedPC computes a layer of the skeleton search and searches for separating sets.
 
-Source: FedPC, section 3.2.1, phase 1, and section 3.2.2; Colombo and Maathuis
-(2014) for the order-independent form.
+Source: FedPC, sections 3.2.1 (phase 1) and 3.2.2; Colombo and Maathuis (2014), order-independent.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.separators import Candidates, CandidateScores, SeparatorSearch
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
+
+Arrays: TypeAlias = tuple[IndexArray, ...]
 
 FIRST_WAVE = 4  # conditioning sets of every pair that are tested first
 WAVE_GROWTH = 8  # factor by which the number of sets grows from wave to wave
@@ -67,35 +69,34 @@ def _directions(skeleton: BoolMatrix, layer: int) -> list[tuple[int, int]]:
 
 def _batches(
     skeleton: BoolMatrix, pending: list[tuple[int, int]], layer: int, start: int, stop: int
-) -> Iterator[tuple[IndexArray, IndexArray, IndexArray]]:
+) -> Iterator[Arrays]:
     """Yields tests ``start`` to ``stop`` of every pending pair, in batches of about BATCH."""
     neighbours = [np.flatnonzero(row) for row in skeleton]
     choices: dict[int, IndexArray] = {}
-    xs: list[int] = []
-    ys: list[int] = []
-    sets: list[IndexArray] = []
+
+    def of_pairs() -> Iterator[Arrays]:
+        for x, y in pending:
+            pool = neighbours[x][neighbours[x] != y]
+            if pool.size not in choices:
+                choices[pool.size] = subsets(pool.size, layer)[start:stop]
+            given = pool[choices[pool.size]]
+            yield np.full(len(given), x), np.full(len(given), y), given
+
+    yield from _joined(of_pairs())
+
+
+def _joined(parts: Iterable[Arrays]) -> Iterator[Arrays]:
+    """Yields parts, three arrays of as many tests each, joined to batches of about BATCH tests."""
+    waiting: list[Arrays] = []
     size = 0
-    for x, y in pending:
-        pool = neighbours[x][neighbours[x] != y]
-        if pool.size not in choices:
-            choices[pool.size] = subsets(pool.size, layer)[start:stop]
-        given = pool[choices[pool.size]]
-        xs.append(x)
-        ys.append(y)
-        sets.append(given)
-        size += len(given)
+    for part in parts:
+        waiting.append(part)
+        size += len(part[0])
         if size >= BATCH:
-            yield _stack(xs, ys, sets)
-            xs, ys, sets, size = [], [], [], 0
+            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
+            waiting, size = [], 0
     if size:
-        yield _stack(xs, ys, sets)
-
-
-def _stack(
-    xs: list[int], ys: list[int], sets: list[IndexArray]
-) -> tuple[IndexArray, IndexArray, IndexArray]:
-    repeats = [len(given) for given in sets]
-    return np.repeat(xs, repeats), np.repeat(ys, repeats), np.concatenate(sets)
+        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
 
 
 def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
@@ -130,7 +131,8 @@ class _Outcomes:
             return
         chosen = subsets(degree - 1, layer)
         sets = [neighbours[neighbours != x][chosen] for x in neighbours]
-        self._learn(*_stack(neighbours.tolist(), [y] * degree, sets))
+        given = np.concatenate(sets)
+        self._learn(np.repeat(neighbours, len(chosen)), np.full(len(given), y), given)
 
     def separable(self, x: int, y: int, pool: IndexArray, layer: int) -> bool:
         """Decides whether a set from the pool separates x and y."""
@@ -152,24 +154,14 @@ class _Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class BestSeparators:
-    """Every pair has a best candidate separating set; arrays of shape (G,).
+    """Every pair's best candidate separating set; arrays of shape (G,).
 
-    Attributes:
-        score: ``1 + floor(measure * 2**grid_bits)`` of the best independent candidate, 0 if none.
-        index: The smallest index attaining that score; the number of candidates if none.
+    ``score`` is ``1 + floor(measure * 2**grid_bits)`` of the best independent candidate, 0 if none,
+    and ``index`` the smallest that attains it; the number of candidates if none.
     """
 
     score: IndexArray
     index: IndexArray
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Candidates of one conditioning size; each is number ``index`` of its pair, ``group``."""
-
-    group: IndexArray
-    index: IndexArray
-    given: IndexArray
 
 
 def best_separators(test: CITest, search: SeparatorSearch) -> BestSeparators:
@@ -178,13 +170,13 @@ def best_separators(test: CITest, search: SeparatorSearch) -> BestSeparators:
     pairs = search.pair_array()
     score = np.zeros(search.n_groups, dtype=np.int64)
     index = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
-    for batch in _candidate_batches(candidates, search.n_groups):
-        evidence = test.evaluate(pairs[batch.group, 0], pairs[batch.group, 1], batch.given)
+    for of_pair, number, given in _candidate_batches(candidates, search.n_groups):
+        evidence = test.evaluate(pairs[of_pair, 0], pairs[of_pair, 1], given)
         scores = grid_scores(evidence, search)
         # ascending by group, then best score first, then smallest index: keep each group's first
-        order = np.lexsort((batch.index, -scores, batch.group))
-        first = order[np.unique(batch.group[order], return_index=True)[1]]
-        groups, new_scores, new_index = batch.group[first], scores[first], batch.index[first]
+        order = np.lexsort((number, -scores, of_pair))
+        first = order[np.unique(of_pair[order], return_index=True)[1]]
+        groups, new_scores, new_index = of_pair[first], scores[first], number[first]
         better = (new_scores > score[groups]) | (
             (new_scores == score[groups]) & (new_scores > 0) & (new_index < index[groups])
         )
@@ -205,34 +197,22 @@ def grid_scores(evidence: CITestResult, search: SeparatorSearch) -> IndexArray:
     return scores
 
 
-def _candidate_batches(candidates: Candidates, n_groups: int) -> Iterator[_Batch]:
-    """Yields all candidates of all pairs by size, in batches of about BATCH tests."""
+def _candidate_batches(candidates: Candidates, n_groups: int) -> Iterator[Arrays]:
+    """Yields pairs, numbers and sets of all candidates, in batches of one conditioning size."""
     before = np.zeros(n_groups, dtype=np.int64)
     sizes = [candidates.sizes(group) for group in range(n_groups)]
-    for size in range(max((len(each) for each in sizes), default=0)):
-        parts: list[_Batch] = []
-        length = 0
+
+    def of_size(size: int) -> Iterator[Arrays]:
         for group in (g for g in range(n_groups) if size in sizes[g]):
             given = candidates.sets(group, size)
             for start in range(0, len(given), BATCH):
                 piece = given[start : start + BATCH]
                 numbers = before[group] + start + np.arange(len(piece), dtype=np.int64)
-                parts.append(_Batch(np.full(len(piece), group), numbers, piece))
-                length += len(piece)
-                if length >= BATCH:
-                    yield _join(parts)
-                    parts, length = [], 0
+                yield np.full(len(piece), group), numbers, piece
             before[group] += len(given)
-        if parts:
-            yield _join(parts)
 
-
-def _join(parts: list[_Batch]) -> _Batch:
-    return _Batch(
-        group=np.concatenate([part.group for part in parts]),
-        index=np.concatenate([part.index for part in parts]),
-        given=np.concatenate([part.given for part in parts]),
-    )
+    for size in range(max((len(each) for each in sizes), default=0)):
+        yield from _joined(of_size(size))
 
 
 def candidate_scores(test: CITest, question: CandidateScores) -> NDArray[np.float64]:

@@ -20,8 +20,7 @@ from cipherdag.questions.encodings import LARGEST_DEVIATION
 from cipherdag.sites.compute.descriptions.location_scale_hints import far_off, winsorise
 from cipherdag.sites.compute.rows import Rows
 
-STEP = 2
-"""A step in multiples of ``min_cell_size``: no step ends where a count is small."""
+STEP = 2  # a step in multiples of ``min_cell_size``: no step ends where a count is small
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,7 @@ class _Numbers:
 class DescribedColumns:
     """One site's columns, with their counts and the values that are added.
 
-    Args:
-        rows: All rows of the site.
-        min_cell_size: Smallest nonzero count that may be disclosed.
+    Of all ``rows``; ``min_cell_size`` is the smallest nonzero count that may be disclosed.
     """
 
     def __init__(self, rows: Rows, *, min_cell_size: int) -> None:
@@ -66,9 +63,8 @@ class DescribedColumns:
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
         """The site's answer.
 
-        Raises:
-            MalformedMessageError: The question is about other columns than the site has.
-            PolicyRefusedError: It asks for sums of counts, and the site restricts small ones.
+        MalformedMessageError where the question is about other columns than the site has,
+        PolicyRefusedError where it asks for sums of counts, and the site restricts small ones.
         """
         self._check(question)
         if isinstance(question, ColumnSums):
@@ -82,11 +78,7 @@ class DescribedColumns:
         return np.concatenate([_counts(question, present), tells], dtype=np.float64)
 
     def totals(self, question: ValueCounts) -> IndexArray:
-        """Exact counts, shape (n_counts,); only whole units of their totals are disclosed.
-
-        Raises:
-            MalformedMessageError: The question is about other columns than the site has.
-        """
+        """Exact counts, shape (n_counts,), only disclosed in whole units; raises as `answer`."""
         self._check(question)
         present = [self._present(v) for v in range(len(self._categories))]
         values = [len(present[v]) for v in question.counted]

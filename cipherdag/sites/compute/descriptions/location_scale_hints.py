@@ -32,7 +32,7 @@ def column_hints(columns: Iterable[FloatVector], min_cell_size: int) -> FloatMat
     """`hints_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
     hints: list[Hints] = []
     for block in column_blocks(columns):
-        hints += _block_hints(np.stack(block), min_cell_size)
+        hints += hints_of(np.stack(block), min_cell_size)
     numbers = [(location, *spread, *size) for location, spread, size in hints]
     return np.array(numbers, dtype=np.float64).reshape(-1, 5).T
 
@@ -50,17 +50,12 @@ def column_blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]
         yield block
 
 
-def hints_of(present: FloatVector, min_cell_size: int) -> Hints:
-    """Hints of location, of scale, and of size where nothing varies; the latter two with 1.
+def hints_of(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
+    """Hints of location, scale and, where nothing varies, size; the latter two with 1, or 0.
 
-    Spread and size are whole powers of two. All are 0 without values, where all of them are 0, and
-    of fewer than ``min_cell_size``.
+    Columns have shape (k, n). Spread and size are whole powers of two. All are 0 without values,
+    where all of them are 0, and of fewer than ``min_cell_size``.
     """
-    return _block_hints(present[None], min_cell_size)[0]
-
-
-def _block_hints(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
-    """`hints_of` of columns, shape (k, n)."""
     if columns.shape[1] < max(min_cell_size, 1):
         return [NO_HINTS] * len(columns)
     largest = np.abs(columns).max(axis=1)
@@ -163,10 +158,8 @@ def moments_of(
     """Rows, sums, products and logarithms of columns, as `Moments` has them, of values (n, p).
 
     Rows are weighed for centred columns alone. They count as one each, or as what they are
-    ``worth``, shape (n,), which adds up to a whole number.
-
-    Raises:
-        MalformedMessageError: A column misses values.
+    ``worth``, shape (n,), which adds up to a whole number. MalformedMessageError where a column
+    misses values.
     """
     positions, rows = question.positions(), len(values)
     if worth is not None:

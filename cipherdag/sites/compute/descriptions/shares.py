@@ -16,8 +16,7 @@ from cipherdag.statistics.array_functions import Array, extremes, functions_of, 
 
 FENCE = 5.0
 FEWEST_REPEATS = 3
-FEWEST_DISTINCT = 10
-"""A column of fewer values is a list of codes."""
+FEWEST_DISTINCT = 10  # a column of fewer values is a list of codes
 
 
 def share_summands(
@@ -138,11 +137,9 @@ def _of_numbers(
         )
         per_interval += [host(xp.bincount(row, minlength=shares))[:shares] for row in positions]
     counts = np.array(per_interval, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
-    drawn = np.zeros(counts.shape)
-    for index, v in enumerate(variables.tolist()):
-        drawn[index] = ANGLE_NOISE_SE * cell_keys.uniform(
-            cell_keys.column(v) + marks[v].tobytes(), (shares,)
-        )
+    about = (cell_keys.column(v) + marks[v].tobytes() for v in variables.tolist())
+    uniform = [cell_keys.uniform(each, (shares,)) for each in about]
+    drawn = ANGLE_NOISE_SE * np.reshape(uniform, counts.shape)
     return _Shares(
         counts.ravel(),
         np.array(n, dtype=np.int64),

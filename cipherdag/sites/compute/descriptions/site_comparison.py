@@ -21,12 +21,9 @@ from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.table.column import Column
 
 FEWEST_OTHERS = 2
-OUTLYING = 26.0
-"""Distance from the others, in squared standard errors, beyond chance: p below 1e-5."""
-MOSTLY = 0.5
-"""Share of the scatter over all sites that the site has to account for itself."""
-ANOTHER_UNIT = 2.0
-"""Ratio of medians, or its inverse, from which another unit is suspected."""
+OUTLYING = 26.0  # distance from the others, in squared standard errors, beyond chance: p below 1e-5
+MOSTLY = 0.5  # share of the scatter over all sites that the site has to account for itself
+ANOTHER_UNIT = 2.0  # ratio of medians, or its inverse, from which another unit is suspected
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,12 @@ from cipherdag.statistics.array_functions import Array
 
 @dataclass(frozen=True, slots=True)
 class ArmTerms:
-    """The terms of an arm's mean, sum (m + w (y - m)) / sum d, row by row.
+    """The terms of an arm's mean, sum (m + w (y - m)) / sum d, row by row, shape (n,) each.
 
-    Attributes:
-        arm: The number of the arm.
-        in_arm: Which rows are of the arm, 0 or 1, shape (n,).
-        weight: w, 1 over the propensity in rows of the arm, else 0, shape (n,).
-        slope: Derivative of w by the logits of the treatment, shape (n, arms - 1).
-        fitted: m, the outcome of the arm's model, shape (n,).
-        change: Derivative of m by its linear combination, shape (n,).
-        residual: y - m, shape (n,).
-        denominator: d, shape (n,).
+    ``in_arm`` is 0 or 1. ``weight`` is w, 1 over the propensity in rows of the arm, else 0, and
+    ``slope`` its derivative by the logits of the treatment, (n, arms - 1). ``fitted`` is m, the
+    outcome of the arm's model, and ``change`` its derivative by its linear combination.
+    ``residual`` is y - m, ``denominator`` d.
     """
 
     arm: int

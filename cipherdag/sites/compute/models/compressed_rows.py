@@ -17,8 +17,7 @@ from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 
 FEWEST_IN_PIECE, MOST_IN_PIECE = 8, 512  # rows
 MOST_CELLS = 2**62  # of the joint table, whose codes are integers of 64 bits
-MOST_PATTERNS = 64
-"""Sets of variables whose patterns are remembered."""
+MOST_PATTERNS = 64  # sets of variables whose patterns are remembered
 PIECES_PER_GROUP = 4
 """Pieces of an average group, about or more, so that few rows of the last are zeros."""
 
@@ -59,8 +58,7 @@ class CompressedRows:
     ) -> CompressedRows | None:
         """The groups, or None where they have fewer rows than ``fewest`` on average.
 
-        ``variables`` have ``sizes`` categories; ``column`` gives codes or numbers of ``rows`` rows,
-        none missing.
+        ``variables`` have ``sizes`` categories; ``column`` gives ``rows`` values, none missing.
         """
         cells = math.prod(sizes)
         if not rows or cells > MOST_CELLS:
@@ -107,10 +105,7 @@ class CompressedRows:
         return self._columns[variable]
 
     def moments(self, numbers: Sequence[int]) -> FloatMatrix:
-        """Sums of products of every two of 1, x1, ..., xk, shape (groups, q).
-
-        In the order 1, x1, ..., xk, x1 x1, x1 x2, ..., xk xk.
-        """
+        """Sums of products of every two of 1, x1, ..., xk, (groups, q): 1, x1, ..., x1 x1, ..."""
         named: list[int | None] = [None, *numbers]
         pairs = combinations_with_replacement(named, 2)
         return np.column_stack([self._sums_of(*pair) for pair in pairs])

@@ -26,10 +26,8 @@ from cipherdag.statistics.array_functions import (
 from cipherdag.statistics.regression_models import Regression, column_count
 
 EVERY_ROW = slice(None)
-BLOCK_ROWS = 8192
-"""Rows whose designs are made at a time on a processor: they stay in its cache."""
-BYTES_PER_ENTRY = 64
-"""Memory on a card for an entry of a design and the arrays computed from it."""
+BLOCK_ROWS = 8192  # rows whose designs are made at a time on a processor: they stay in its cache
+BYTES_PER_ENTRY = 64  # memory on a card for an entry of a design and the arrays computed from it
 FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
 """Rows of an average group, by all discrete variables or by a model's, to compress rows at all."""
 FIXED_COLUMNS, MOST_VALUES = 3, 2**22
@@ -120,8 +118,7 @@ class Expansion:
     def compressed(self, model: Regression) -> CompressedRows | None:
         """The complete rows in groups with equal values of the model's discrete variables.
 
-        Groups by all discrete variables serve every model. None if they have too few rows, or on a
-        card.
+        Groups by all discrete variables serve every model. None on a card, or with too few rows.
         """
         if self._device != PROCESSOR:
             return None

@@ -77,10 +77,7 @@ def _per_site(
     answer: Callable[[EffectSums], FloatVector],
     blur: CellKeys | None,
 ) -> FloatVector:
-    """The answer to the stage `PerSite`: the same estimation over the one site.
-
-    Zeros where its rows alone do not determine the models.
-    """
+    """The answer to `PerSite`, the same over one site; zeros if its rows determine too little."""
     scope = msgspec.structs.replace(question, stage=Contribution())
     facts = Facts(len(question.categories), 1)
     alone = Estimation(scope, facts, reference, leave_out=False, between=False)
@@ -102,10 +99,8 @@ def _per_site(
 def by_precision(effect: FloatVector, error: FloatVector, noise: FloatMatrix | None) -> FloatVector:
     """1 over the variance of each effect, that times it, and times its square; then 1; or zeros.
 
-    Args:
-        effect: One site's, in common units, shape (k,).
-        error: Its standard error, not finite or 0 where there is none, shape (k,).
-        noise: Numbers from -1 to 1 by which effects and errors are perturbed, shape (2, k).
+    Effects of one site are in common units, shape (k,), their errors not finite or 0 where there is
+    none. ``noise``, from -1 to 1, perturbs both, shape (2, k).
     """
     if noise is not None:
         effect = effect + EFFECT_NOISE_SE * noise[0] * error

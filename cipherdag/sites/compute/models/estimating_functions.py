@@ -45,8 +45,7 @@ from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
 
 LEAST_WEIGHT = 0.5
 """The least weight of a stratum's arm by which is divided; the weight of any row is larger."""
-LARGEST_LEVERAGE = 0.9
-"""A row's leverage is cut here: at 1 nothing would be left of its residual."""
+LARGEST_LEVERAGE = 0.9  # a row's leverage is cut here: at 1 nothing would be left of its residual
 
 
 def summed_functions(
@@ -282,16 +281,13 @@ class _EstimatingFunctions:
         if question.stratified:
             stratum, by_arm = self._strata
             total = at_least(by_arm[stratum, terms.arm], LEAST_WEIGHT)
-            share = self._weights * terms.in_arm / total
-            return xp.clip(share, 0.0, LARGEST_LEVERAGE)
-        design, inverse = self._design, question.inverse(terms.arm)
+            return xp.clip(self._weights * terms.in_arm / total, 0.0, LARGEST_LEVERAGE)
+        design, inverse, level = self._design, question.inverse(terms.arm), 0.0
+        total = float(strength.sum())
         if terms.arm in self._alone:
             inner = np.linalg.pinv(self._information(terms.arm), hermitian=True)
             inverse = np.asarray(inner, dtype=np.float64)
-            share = strength * ((design @ self._like(inverse)) * design).sum(axis=1)
-            return xp.clip(share, 0.0, LARGEST_LEVERAGE)
-        total, level = float(strength.sum()), 0.0
-        if question.site_effect and total > 0.0:
+        elif question.site_effect and total > 0.0:
             design, level = design - strength @ design / total, 1.0 / total
         share = strength * (level + ((design @ self._like(inverse)) * design).sum(axis=1))
         return xp.clip(share, 0.0, LARGEST_LEVERAGE)

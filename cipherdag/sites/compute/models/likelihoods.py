@@ -29,17 +29,12 @@ threads wait for each other longer than they compute, and sums depend on their n
 """
 BLOCK_ELEMENTS = 2**16
 """Elements that are computed from a block of rows; they stay in a processor's cache."""
-TOGETHER = 8
-"""Rows whose totals are multiplied, so that one logarithm is taken of all."""
-SAFE_LOGIT = 64.0
-"""If logits are smaller, the product of `TOGETHER` totals does not overflow."""
+TOGETHER = 8  # rows whose totals are multiplied, so that one logarithm is taken of all
+SAFE_LOGIT = 64.0  # if logits are smaller, the product of `TOGETHER` totals does not overflow
 
 
 def by_pieces(left: Array, right: Array) -> Array:
-    """``left @ right.T`` of shapes (a, n) and (b, n), added up over pieces of the n rows.
-
-    On a card it is one product.
-    """
+    """``left @ right.T`` of shapes (a, n) and (b, n), on a processor over pieces of the n rows."""
     if not isinstance(left, np.ndarray):
         return left @ right.T
     whole = left.shape[1] // PIECE_ROWS * PIECE_ROWS
@@ -51,10 +46,7 @@ def by_pieces(left: Array, right: Array) -> Array:
 
 
 def linear_parts(coefficients: Array, columns: Array) -> Array:
-    """``coefficients @ columns`` of shapes (c, d) and (d, n), made piece by piece.
-
-    On a card it is one product.
-    """
+    """``coefficients @ columns`` of shapes (c, d) and (d, n), on a processor piece by piece."""
     if not isinstance(columns, np.ndarray):
         return coefficients @ columns
     whole = columns.shape[1] // PIECE_ROWS * PIECE_ROWS
@@ -79,10 +71,7 @@ def bounded_logits(logits: Array) -> Array:
 
 
 def information(design: Array, chance: Array, rows: Array | float = 1.0) -> Array:
-    """Minus the second derivative of a multinomial log likelihood, shape (c, d, c, d).
-
-    ``chance`` is of every category but 0, shape (n, c), ``rows`` their frequency weights.
-    """
+    """Minus the second derivatives, (c, d, c, d), by chances, (n, c), and frequencies of rows."""
     count, columns = chance.shape[1], design.T
     square = full((count, len(columns), count, len(columns)), 0.0, design)
     for first in range(count):

@@ -20,10 +20,8 @@ from cipherdag.statistics.array_functions import Array, floats, functions_of, ho
 from cipherdag.statistics.regression_fits import LEAST_REST
 from cipherdag.statistics.regression_models import coefficient_index
 
-FARTHEST_SQUARED = 3.0
-"""Common units at which a number is clipped before it is squared."""
-FEWEST_ROWS = 10
-"""That a site has between two marks at least, or as many as its ``min_cell_size``."""
+FARTHEST_SQUARED = 3.0  # common units at which a number is clipped before it is squared
+FEWEST_ROWS = 10  # that a site has between two marks at least, or as many as its ``min_cell_size``
 
 
 def scores_below(
@@ -37,14 +35,10 @@ def scores_below(
 ) -> FloatVector:
     """The scores and then their variances, shape (2 k,), of which `EffectSums.compared` has k.
 
-    Args:
-        question: What is adjusted for.
-        design: Columns of the model, shape (n, d).
-        arm: Category of the treatment, shape (n,).
-        chance: Of every category but the first, shape (n, arms - 1).
-        weights: Of the rows, shape (n,).
-        square: Minus the Hessian of the model at the site, with its intercepts.
-        min_cell_size: Marks have zeros where an arm has fewer rows, but some, between two of them.
+    The model's ``design``, (n, d), categories of the treatment (``arm``), ``chance`` of every
+    category but the first, (n, arms - 1), and ``weights`` are of the rows; ``square`` is minus the
+    Hessian at the site, with its intercepts. Marks have zeros where an arm has fewer rows than
+    ``min_cell_size``, but some, between two of them.
     """
     sums, model = np.zeros((2, *question.compared)), question.regression(TREATMENT)
     levels = like(np.arange(1, question.arms), design)

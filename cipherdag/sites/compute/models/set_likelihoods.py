@@ -99,10 +99,7 @@ class SetLikelihoods:
 
 
 class NumberLikelihoods:
-    """Log likelihoods of sets of numbers given sets of categories, in multivariate regressions.
-
-    Rows have no gaps; codes and values have shape (n, p).
-    """
+    """Log likelihoods of numbers given categories, in multivariate regressions of whole rows."""
 
     def __init__(
         self,

@@ -34,8 +34,7 @@ Derivatives = Callable[[FloatVector], tuple[float, FloatVector, FloatMatrix]]
 
 ENDLESS = 1024.0
 """An intercept, in logits, of a category that no row of the site has, or that all have."""
-NEAR = 8.0
-"""Offsets of at most this size, in logits, need not be halved."""
+NEAR = 8.0  # offsets of at most this size, in logits, need not be halved
 ITERATIONS = 60  # of Newton's method at most
 CONVERGED = 1e-13
 """Gain of a step, as a share of the likelihood, at which intercepts are at their best."""
@@ -45,8 +44,7 @@ HALVINGS = 30  # of one step at most
 def centred(design: Array, response: Array, weights: Array | None = None) -> tuple[Array, Array]:
     """A linear model's columns less their means at the site, but for the constant in front.
 
-    Weights are above 0 and on average 1: all is multiplied by their roots, so that products are
-    weighted sums.
+    Weights, above 0 and on average 1, multiply by their roots: products are then weighted sums.
     """
     if not len(response):
         return design, response

@@ -64,10 +64,7 @@ ROWS_PER_COEFFICIENT = 15
 
 @dataclass(frozen=True, slots=True)
 class _Derivatives:
-    """Log likelihood, gradient, minus second derivatives, for t thresholds and d columns.
-
-    ``across`` is thresholds by slopes, shape (t, d).
-    """
+    """Log likelihood, gradient, minus second derivatives; ``across`` is thresholds by slopes."""
 
     value: float
     by_thresholds: FloatVector
@@ -80,10 +77,7 @@ class _Derivatives:
 def cumulative_step(
     design: Array, response: Array, coefficients: FloatVector, categories: int
 ) -> tuple[float, FloatVector, FloatMatrix]:
-    """Log likelihood, gradient and minus the Hessian.
-
-    ``coefficients`` are thresholds, then one per column of the design but the constant in front.
-    """
+    """Log likelihood, gradient and minus the Hessian, by thresholds and then slopes."""
     thresholds, slopes = np.split(coefficients, [categories - 1])
     columns = design[:, 1:]
     offsets = columns @ like(slopes, columns)

@@ -28,14 +28,12 @@ from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
 GRID_BITS = 4
 """Below one, of expected events and of their covariances, where small counts may not leave."""
-MOST = 30.0
-"""Of the logarithm of a weight that is added over sites."""
+MOST = 30.0  # of the logarithm of a weight that is added over sites
 EVENTS_PER_COEFFICIENT = 10
 """A site compares coefficients if it has as many events of each, and twice as many over time."""
 LARGEST_KURTOSIS = 0.1
 """Of the sum of a column over the events: with more, it is not close to normal."""
-DETERMINED = 1e-6
-"""How far a product of a matrix and its inverse may be from 1."""
+DETERMINED = 1e-6  # how far a product of a matrix and its inverse may be from 1
 
 log = logging.getLogger("cipherdag.site")
 
@@ -48,13 +46,11 @@ def survival_answer(
     blur: CellKeys | None,
     patients: IndexArray | None = None,
 ) -> FloatVector:
-    """The site's answer about times until an event.
+    """The site's answer about times until an event; ``blur`` perturbs variances.
 
-    ``blur`` perturbs variances; ``patients`` says whose each of the site's rows is.
-
-    Raises:
-        MalformedMessageError: The question is about other columns than the site has.
-        PolicyRefusedError: It asks for sums of counts, and the site restricts small ones.
+    ``patients`` says whose each of the site's rows is. MalformedMessageError where it is about
+    other columns than the site has, PolicyRefusedError where it asks for sums of counts, and the
+    site restricts small ones.
     """
     asked = question.model if isinstance(question, HazardSums) else question
     check_study(asked, categories, column)
@@ -99,10 +95,9 @@ def _smallest_count(model: HazardSteps, column: ColumnLookup, rows: SurvivalRows
 
 
 def counts_up_to(question: SurvivalCounts, column: ColumnLookup) -> IndexArray:
-    """Of every group the events, and the rows that end, up to each edge, and the rows.
+    """Of every group the events, and the rows that end, up to each edge, and the rows, (n_counts,).
 
-    Returns:
-        Shape (n_counts,), as the question lays them out; zeros where a time lies below 0.
+    The question lays them out; zeros where a time lies below 0.
     """
     rows = SurvivalRows.of(question, column)
     if rows.impossible:

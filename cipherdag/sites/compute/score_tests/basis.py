@@ -21,17 +21,14 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.statistics.array_functions import Array, at_least, like
 
-ROWS_PER_SQUARE = 10
-"""Rows per coefficient from which squares of S are among them."""
+ROWS_PER_SQUARE = 10  # rows per coefficient from which squares of S are among them
 ROWS_PER_MORE, MOST_SHARE = 25, 0.1
 """Rows for each further coefficient, and the largest share of the rows if all sites have many."""
-ALL_ROWS_PER_SHARE = 25_000
-"""Rows of all sites at which the share would be 1."""
+ALL_ROWS_PER_SHARE = 25_000  # rows of all sites at which the share would be 1
 FEWEST_HINGES, MOST_HINGES = 2, 7
 ALONE = (4, 5)
 """With this many columns for each number the hinges follow a square, too, so it gives way."""
-ALONE_AT_FEW_ROWS = (2, *ALONE)
-"""The same where there are too few rows for squares otherwise."""
+ALONE_AT_FEW_ROWS = (2, *ALONE)  # the same where there are too few rows for squares otherwise
 
 
 class Basis(NamedTuple):

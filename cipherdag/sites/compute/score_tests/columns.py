@@ -23,8 +23,7 @@ CHUNK_VALUES = 2**17
 """Values of the blocks that a processor computes with at a time; they stay in its cache."""
 WHOLE_VALUES, WHOLE_ROWS = 2**24, 2**13
 """Up to this many values and rows, all rows are one block, which is made once."""
-FEWEST_ROWS = 64
-"""The fewest rows of a block."""
+FEWEST_ROWS = 64  # the fewest rows of a block
 SPARE_VALUES = 2**21
 """Memory that blocks take and give back without asking the system, which clears it slowly."""
 BYTES_PER_VALUE = 64
@@ -37,10 +36,8 @@ WELL_CENTRED = 1e-5
 class Scale(NamedTuple):
     """How a column is standardised: (value * unit - mean) * inverse.
 
-    Attributes:
-        unit: A power of two, so that no square is too large or too small.
-        mean: Of the values in units.
-        inverse: One over their spread; 0 where they are constant.
+    The ``unit`` is a power of two, so that no square is too large or too small. ``inverse`` is one
+    over the spread; 0 where values are constant.
     """
 
     unit: float
@@ -64,12 +61,9 @@ class Scale(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """Columns of numbers that are read in standard deviations.
+    """Columns of numbers, (n,) each, that are read in standard deviations.
 
-    Attributes:
-        columns: As they are, shape (n,) each.
-        scales: Their `Scale`, shape (3, k, 1).
-        knots: Where their hinges are, in standard deviations, shape (hinges, k, 1).
+    Their ``scales`` have shape (3, k, 1), and the ``knots`` of their hinges (hinges, k, 1).
     """
 
     columns: list[Array]
@@ -88,11 +82,7 @@ class Numbers(NamedTuple):
 
 
 class StandardColumns:
-    """The numbers of one site in standard deviations.
-
-    Attributes:
-        rows: How many there are, once a column was read.
-    """
+    """The numbers of one site in standard deviations; it has ``rows`` once a column was read."""
 
     def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
         self._column, self._device = column, device

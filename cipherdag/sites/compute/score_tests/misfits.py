@@ -26,22 +26,18 @@ from cipherdag.statistics.regression_models import Regression
 
 ROWS_PER_SITE_BIN, FEWEST_SITE_BINS = 15, 3
 """Rows less coefficients for each bin of a site's own test, and its fewest bins."""
-ROWS_OF_THIRDS = 90
-"""With fewer of them its cells are of halves."""
+ROWS_OF_THIRDS = 90  # with fewer of them its cells are of halves
 LEAST_DIRECTION = 1e-3
 """Directions smaller than this share of the largest one are left out of the site's own test."""
-LEAST_VARIANCE = 0.2
-"""The least variance of a direction there; those of normal numbers are about 1."""
+LEAST_VARIANCE = 0.2  # the least variance of a direction there; those of normal numbers are about 1
 
 
 class Given(NamedTuple):
     """What a test's regression takes at a site.
 
-    Attributes:
-        design: The basis of S, shape (n, k).
-        along: The number that is checked, shape (n,).
-        others: The other members of S: a number, (n, 1), or indicators of categories, (n, c - 1).
-        are_numbers: Which of the others are numbers.
+    The ``design`` is the basis of S, (n, k), and ``along`` the number that is checked, (n,).
+    ``others`` are the other members of S: a number, (n, 1), or indicators of categories, (n, c -
+    1).
     """
 
     design: FloatMatrix

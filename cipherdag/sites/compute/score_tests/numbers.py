@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatArray, FloatMatrix, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.patients import Patients
 from cipherdag.sites.compute.score_tests.basis import (
@@ -37,8 +37,7 @@ ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 
 MOST_TESTS, FEWEST_TESTS = 512, 32
 """Tests of a part: the residuals of more do not fit a cache; fewer do not pay for a matrix."""
-MOST_VARIABLES = 128
-"""The most variables of a part whose correlations are computed for it alone."""
+MOST_VARIABLES = 128  # the most variables of a part whose correlations are computed for it alone
 MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
 """A site computes all correlations once if they are at most this many, in all and per test."""
 LEAST_SHARED, FEWEST_SHARED = 2**16, 4
@@ -48,7 +47,7 @@ MOST_ALONE, ALONE_VALUES = 2**20, 2**15
 
 
 class NumberScores:
-    """Score tests of numbers given numbers at one site."""
+    """Score tests of numbers given numbers at one site, whose ``columns`` it standardises."""
 
     def __init__(
         self,
@@ -56,21 +55,9 @@ class NumberScores:
         device: Device,
         patients: Patients | None = None,
     ) -> None:
-        self._columns, self._patients = StandardColumns(column, device), patients
+        self.columns, self._patients = StandardColumns(column, device), patients
         self._shared_columns: Columns | None = None
         self._asked = self._all_rows = 0
-
-    def standard(self, variable: int) -> FloatVector:
-        """The values in deviations from their mean, zeros where they are constant."""
-        return self._columns.standard(variable)
-
-    def knots(self, variable: int, hinges: int) -> FloatVector:
-        """Knots for so many hinges of a number, in deviations, shape (hinges,)."""
-        return self._columns.knots(variable, hinges)
-
-    def placed(self, values: FloatMatrix) -> Array:
-        """The array on the device that computes with the numbers."""
-        return self._columns.placed(values)
 
     def answer(self, tests: IndexArray, all_rows: int = 0) -> ScoreMoments:
         """U, V, and rows less coefficients of tests (x, y, s1, ...), (B,) each; 0 if not done.
@@ -84,7 +71,7 @@ class NumberScores:
             if patterns.any() and self._better_alone(len(mine)):
                 alone.append(mine)
             else:
-                complete = self._columns.complete(patterns)
+                complete = self.columns.complete(patterns)
                 moments[:, mine] = self._together(tests[mine], complete)
         for at in self._few(np.concatenate([np.zeros(0, dtype=np.int64), *alone]), tests):
             moments[:, at] = self._one_by_one(tests[at])
@@ -95,7 +82,7 @@ class NumberScores:
 
     def _few(self, chosen: IndexArray, tests: IndexArray) -> Iterator[IndexArray]:
         """Yield some tests, of which so many are done at a time that copies of columns are few."""
-        most = max(ALONE_VALUES // (tests.shape[1] * max(self._columns.rows, 1)), 1)
+        most = max(ALONE_VALUES // (tests.shape[1] * max(self.columns.rows, 1)), 1)
         for first in range(0, len(chosen), most):
             yield chosen[first : first + most]
 
@@ -117,7 +104,7 @@ class NumberScores:
         if not len(tests):
             return
         variables, index = distinct_numbers(tests)
-        patterns = self._columns.patterns(variables.tolist())
+        patterns = self.columns.patterns(variables.tolist())
         if not patterns.any():
             yield np.arange(len(tests)), patterns[:1]
             return
@@ -130,13 +117,13 @@ class NumberScores:
 
     def _better_alone(self, count: int) -> bool:
         """Whether ``count`` tests over the same rows are faster one by one, in little memory."""
-        rows = self._columns.rows
+        rows = self.columns.rows
         return count * rows < LEAST_SHARED or (count < FEWEST_SHARED and rows <= MOST_ALONE)
 
     def _together(self, tests: IndexArray, complete: BoolVector | None) -> FloatArray:
         """Moments of tests over the same rows, shape (3, B)."""
         moments, given = np.zeros((3, len(tests))), tests.shape[1] - 2
-        count = self._columns.rows if complete is None else int(complete.sum())
+        count = self.columns.rows if complete is None else int(complete.sum())
         if count <= FEWEST_REST:
             return moments
         basis = self._basis(count, given)
@@ -147,7 +134,7 @@ class NumberScores:
         for part in parts:
             variables, index = distinct_numbers(tests[part])
             if shared is None:
-                columns = Columns.over(self._columns, variables, complete, basis, crossed=given > 0)
+                columns = Columns.over(self.columns, variables, complete, basis, crossed=given > 0)
             elif held:
                 columns, index = shared, np.searchsorted(shared.variables, tests[part])
             else:
@@ -181,9 +168,9 @@ class NumberScores:
                 variables = np.union1d(variables, last.variables)
         width = len(variables) * (1 + basis.curves)
         crossed = crossed and width**2 <= min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests)
-        if not (crossed or self._columns.whole(width)):
+        if not (crossed or self.columns.whole(width)):
             return None
-        made = Columns.over(self._columns, variables, complete, basis, crossed=crossed)
+        made = Columns.over(self.columns, variables, complete, basis, crossed=crossed)
         if complete is None:
             self._shared_columns = made
         return made
@@ -198,7 +185,7 @@ class NumberScores:
     def _residuals(self, tests: IndexArray) -> Iterator[tuple[IndexArray, Array, Array, Array]]:
         """Yield some of the tests, what `_residuals` says of them, and their complete rows."""
         variables, index = distinct_numbers(tests)
-        values = self._columns.numbers(variables).rows()
+        values = self.columns.numbers(variables).rows()
         block = values[like(index, values)]
         xp = functions_of(block)
         complete = ~xp.isnan(block).any(axis=1)
@@ -212,7 +199,7 @@ class NumberScores:
             part, where = block[at], complete[at]
             if basis.curves:
                 numbers = part[:, 2:]
-                knots = self._columns.numbers(tests[chosen, 2:].ravel(), basis.hinges).knots
+                knots = self.columns.numbers(tests[chosen, 2:].ravel(), basis.hinges).knots
                 knots = knots.reshape(basis.hinges, len(chosen), given, 1).swapaxes(0, 1)
                 more = [*curves(numbers, basis, knots), *products_of(numbers, basis)]
                 part = xp.concatenate([part, *more], axis=1) * where[:, None]

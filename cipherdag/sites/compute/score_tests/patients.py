@@ -34,13 +34,9 @@ class _Excess(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableVisits:
-    """Tests of one site's categories whose rows are visits.
+    """Tests of one site's categories whose rows are visits of ``patients``.
 
-    Attributes:
-        patients: Whose visit each row is.
-        columns: The categories.
-        n_rows: Rows of all sites.
-        visits: Most rows of a patient at any site.
+    ``n_rows`` are those of all sites, and ``visits`` the most rows of a patient at any of them.
     """
 
     patients: Patients
@@ -141,12 +137,8 @@ def row_scores(
 ) -> FloatMatrix:
     """The derivatives of each row's log likelihood by the coefficients, shape (n, coefficients).
 
-    Args:
-        design: Columns, the constant first, shape (n, d).
-        response: Codes, shape (n,).
-        coefficients: As `model_step` takes them.
-        categories: How many the response has.
-        ordered: Whether they are in an order (proportional odds).
+    The design, shape (n, d), has the constant first, and the response codes; coefficients are those
+    of `model_step`. If ``ordered``, categories have proportional odds.
     """
     from scipy.special import expit, softmax
 

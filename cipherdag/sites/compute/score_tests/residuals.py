@@ -27,13 +27,11 @@ from cipherdag.statistics.regression_fits import LEAST_REST
 
 CLIP, FURTHEST = 2.5, 4.0
 """Deviations at which residuals are clipped, before and after they are standardised again."""
-FEWEST_REST = 10
-"""Fewest rows less coefficients of a site that does a test."""
+FEWEST_REST = 10  # fewest rows less coefficients of a site that does a test
 LEAST_VARIANCE = 2.0 / 3.0
 """The least V per row that a site states; independent normal numbers have about 1."""
 
-MOST_TRACE = 1e6
-"""Correlations have full rank if the trace of their inverse is below this."""
+MOST_TRACE = 1e6  # correlations have full rank if the trace of their inverse is below this
 
 
 ByPatient = Callable[[FloatMatrix, float], PatientSums]
@@ -41,10 +39,7 @@ ByPatient = Callable[[FloatMatrix, float], PatientSums]
 
 
 class RegressionScores(NamedTuple):
-    """U (m,), their covariances (m, m), and rows less coefficients, of one test.
-
-    ``patients`` is what rows of the same patients add to the covariances.
-    """
+    """U (m,), covariances (m, m), rows less coefficients, and what ``patients`` add."""
 
     scores: FloatVector
     covariance: FloatArray

@@ -33,8 +33,7 @@ EXACT_REST = 1e-4
 """If S leaves less than this share of a variance, it is summed over rows, as digits are lost."""
 MOST_TOGETHER, MOST_FITTED = 2**17, 2**20
 """Values of residuals that are computed, and regressed, at a time if all rows are held."""
-DENSE = 4
-"""Up to this many pairs of residuals per test, the products of all pairs are faster."""
+DENSE = 4  # up to this many pairs of residuals per test, the products of all pairs are faster
 
 
 def shared_moments(columns: Columns, tests: IndexArray, basis: Basis) -> FloatArray:

@@ -57,8 +57,7 @@ from cipherdag.statistics.regression_models import (
 
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
-FEWEST_EVENTS = 2
-"""The rarest category of a response needs this many rows per coefficient of S."""
+FEWEST_EVENTS = 2  # the rarest category of a response needs this many rows per coefficient of S
 LEAST_RANK = 1e-9
 """Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
 
@@ -183,15 +182,12 @@ class SiteRegressions:
     def _more_of_s(
         self, model: Regression, nuisance: Array, response: Array, all_rows: int
     ) -> list[Array]:
-        """Curves of the numbers in S, and products in S, if there are rows enough, (n, ...) each.
-
-        Columns of a test whose S has no number are those of S alone.
-        """
+        """Curves and products of S, (n, ...) each, if rows are enough; none without a number."""
         *given, _ = model.predictors
         numbers = [v for v in given if not self._categories[v]]
         if not numbers:
             return []
-        columns, rows = column_count(model, self._categories) + len(numbers), len(response)
+        linear, rows = column_count(model, self._categories) + len(numbers), len(response)
         worth = rows if self._patients is None else min(rows, self._patients.count)
         more = more_columns(worth, all_rows)
         if levels := self._categories[model.response]:
@@ -201,14 +197,14 @@ class SiteRegressions:
             more = max(min(more_columns(min(2 * events, worth), all_rows), most), 0)
         sizes = [predictor_columns(self._categories[v]) for v in given]
         crossed = math.comb(sum(sizes), 2) - sum(math.comb(size, 2) for size in sizes)
-        squares = worth >= ROWS_PER_SQUARE * columns
+        squares = worth >= ROWS_PER_SQUARE * linear
         basis = Basis.affordable(len(numbers), crossed, more, squares=squares)
         if not basis.curves:
             return []
         complete = self._expand.complete_rows(model)
-        standard = np.array([self._numbers.standard(v) for v in numbers])
-        knots = np.array([self._numbers.knots(v, basis.hinges) for v in numbers]).T[:, :, None]
-        values = self._numbers.placed(standard)[:, complete]
+        columns = self._numbers.columns
+        knots = np.array([columns.knots(v, basis.hinges) for v in numbers]).T[:, :, None]
+        values = columns.placed(np.array([*map(columns.standard, numbers)]))[:, complete]
         made = [each.T for each in curves(values, basis, like(knots, values))]
         if basis.products:
             ends = np.cumsum([1, *sizes])

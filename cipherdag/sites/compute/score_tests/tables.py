@@ -37,12 +37,10 @@ from cipherdag.statistics.array_functions import (
 )
 from cipherdag.statistics.contingency import TableForms, chi_square_tail, table_forms
 
-AT_ONCE = 1 << 20
-"""Up to this many products of covariances, all tests are done together."""
+AT_ONCE = 1 << 20  # up to this many products of covariances, all tests are done together
 LEAST_SITE_VARIANCE = 1.0
 """If no cell's variance is larger, one site's scores are too far from normal for a chi-square."""
-MOST_TAIL = 1.0 - 1e-3
-"""P-values are cut here, as the normal score of 1 is infinite."""
+MOST_TAIL = 1.0 - 1e-3  # P-values are cut here, as the normal score of 1 is infinite
 DENSE_CELLS = 1 << 12
 """A table of at most this many cells is counted whole; of a larger one the strata with rows."""
 
@@ -219,7 +217,7 @@ class TableScoreTests:
 
     def _sparse(self, test: IndexArray, x: int, y: int) -> Iterator[IndexArray]:
         """Tables of the configurations of S that have rows, of one test."""
-        codes = self._columns.complete_codes(test)
+        codes, _ = self._columns.codes_and_rows(test)
         stratum = np.unique(codes[:, 2:], axis=0, return_inverse=True)[1].ravel()
         most = int(stratum.max(initial=-1)) + 1
         joint = (stratum * x + codes[:, 0]) * y + codes[:, 1]

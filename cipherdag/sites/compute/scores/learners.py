@@ -1,8 +1,9 @@
 """A site learns its best-scoring graph by greedy equivalence search; lower scores are better.
 
-Source: Chickering, JMLR 3 (2002), with the turning phase of Hauser and Buehlmann, JMLR 13
-(2012).
+Source: Chickering, JMLR 3 (2002); Hauser and Buehlmann, JMLR 13 (2012), for the turning phase.
 """
+
+import itertools
 
 from cipherdag.graphs.dags import Dag, empty_dag
 from cipherdag.graphs.equivalence import (
@@ -28,13 +29,11 @@ def best_graph(scores: LocalScores) -> Dag:
     """
     dag = empty_dag(scores.n_variables)
     idle = 0
+    phases = itertools.cycle(PHASES)
     while idle < len(PHASES):
-        for phase in PHASES:
-            better = _finished(scores, dag, phase)
-            idle = idle + 1 if better == dag else 1
-            dag = better
-            if idle >= len(PHASES):
-                break
+        better = _finished(scores, dag, next(phases))
+        idle = idle + 1 if better == dag else 1
+        dag = better
     return dag
 
 

@@ -90,21 +90,13 @@ class _Parents:
 
     For a parent term b, a variable x and a knot t the hinge is h = b max(0, x - t), and the pair of
     hinges spans h and the linear column b x. Both are projected onto the complement of the span of
-    the chosen terms, except where "before" says otherwise.
+    the chosen terms, except where "before" says otherwise: ``hinge_square`` is <h, h>, ``cross``
+    <h, b x>, ``linear_square`` <b x, b x>, and "residual" that with the response's residual. Those
+    of hinges have shape (F, k, S, J), those of ``linear`` (F, k, S).
 
-    Attributes:
-        columns: b in the order of the buckets, 0 where not full, shape (s, F, k, S, J).
-        basis: b, shape (F, S, n).
-        linear: b x, shape (F, k, S, n).
-        hinge_square: <h, h>, shape (F, k, S, J).
-        cross: <h, b x>, shape (F, k, S, J).
-        hinge_residual: <h, residual of the response>, shape (F, k, S, J).
-        hinge_square_before: <h, h> before the projection, shape (F, k, S, J).
-        linear_square: <b x, b x>, shape (F, k, S).
-        linear_square_before: <b x, b x> before the projection, shape (F, k, S).
-        linear_residual: <b x, residual of the response>, shape (F, k, S).
-        allowed: Whether the variable may multiply the term, shape (F, k, S).
-        term: The term's index among all terms, shape (F, S).
+    ``columns`` are b in the order of the buckets, 0 where not full, shape (s, F, k, S, J),
+    ``basis`` is b, (F, S, n), and ``linear`` b x, (F, k, S, n). The variable may multiply the term
+    where it is ``allowed``, (F, k, S); ``term`` is its index among all terms, (F, S).
     """
 
     columns: Tensor

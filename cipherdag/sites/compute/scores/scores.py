@@ -104,12 +104,8 @@ class GaussianBic:
     """Scores linear Gaussian models by BIC: (n/2) ln s2(x | parents) + (ln n / 2) |parents|, nats.
 
     s2 is the residual variance over the variable's variance, so standardising the data changes
-    nothing; it does not fall below 1e-12. A constant variable has s2 = 1 and explains nothing.
-
-    Rows with a NaN are left out.
-
-    Raises:
-        TooFewRowsError: Fewer than two complete rows.
+    nothing; it does not fall below 1e-12. A constant variable has s2 = 1 and explains nothing. Rows
+    with a NaN are left out; TooFewRowsError where fewer than two are complete.
     """
 
     def __init__(
@@ -149,12 +145,8 @@ class GaussianBic:
 class DiscreteBic:
     """Scores tables by BIC: -sum n_jk ln(n_jk / n_j) + (ln n / 2) (levels - 1) configurations.
 
-    Configurations are all combinations of the parents' declared levels, seen or not.
-
-    Rows with a -1 are left out.
-
-    Raises:
-        TooFewRowsError: Fewer than two complete rows.
+    Configurations are all combinations of the parents' declared levels, seen or not. Rows with a -1
+    are left out; TooFewRowsError where fewer than two are complete.
     """
 
     def __init__(

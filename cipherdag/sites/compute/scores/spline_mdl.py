@@ -31,10 +31,8 @@ CHUNK_ELEMENTS = 1 << 16
 class SplineMdl:
     """Computes description lengths of variables given their parents by splines of degree 2.
 
-    Rows with a NaN are left out, columns standardised; noise is in nats.
-
-    Raises:
-        TooFewRowsError: Fewer than ten complete rows.
+    Rows with a NaN are left out, columns standardised; noise is in nats. TooFewRowsError where
+    fewer than ten rows are complete.
     """
 
     def __init__(
@@ -128,8 +126,7 @@ def parameter_bits(value: float) -> float:
 def whole_number_bits(value: float) -> float:
     """Returns the bits of the next integer in Rissanen's universal code, as GLOBE's program has it.
 
-    It adds up iterated logarithms, with the first that is not positive, which Rissanen leaves
-    out.
+    It adds up iterated logarithms and the first that is not positive, which Rissanen leaves out.
     """
     if value < 1.0:
         return 0.0
