@@ -11,8 +11,7 @@ Huang et al., "Towards privacy-aware causal structure learning in federated sett
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,8 +23,6 @@ from cipherdag.graphs.extension import topological_order
 
 DENSE_UP_TO = 256
 """Graphs of at most 256 variables are composed as matrices, larger ones row by row."""
-Conflicts = Literal["overwrite", "keep", "strongest"]
-"""What becomes of two colliders that conflict; see `orient_colliders`."""
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
@@ -71,60 +68,15 @@ def colliders_by_sepset(
     return colliders
 
 
-def orient_colliders(
-    skeleton: ArrayLike,
-    triples: Iterable[Triple],
-    *,
-    conflicts: Conflicts = "keep",
-    strength: Strengths | None = None,
-    background: BoolMatrix | None = None,
-) -> BoolMatrix:
-    """Direct x -> y <- z for the given unshielded triples (x, y, z), x < z.
+def colliders_in_code_order(skeleton: ArrayLike, triples: Iterable[Triple]) -> BoolMatrix:
+    """Direct x -> y <- z for unshielded triples (x, y, z), x < z, as the original FedPC program.
 
-    Two triples conflict where one needs x -> y and the other y -> x. Triples are visited by y, then
-    x, then z, ascending.
-
-    Args:
-        skeleton: Symmetric adjacency, shape (p, p).
-        triples: The triples, in any order.
-        conflicts: ``overwrite``: a later triple turns arrowheads of an earlier one round (the
-            original FedPC program). ``keep``: an arrowhead once set stays; a triple that would
-            turn one is skipped whole. ``strongest``: as ``keep``, but triples come in descending
-            strength, and of equally strong ones those that conflict are all skipped, so that the
-            order of the variables decides nothing.
-        strength: Strength of every triple, or else of its pair (x, z), for ``strongest``.
-        background: The skeleton with the directions of background knowledge, shape (p, p), which
-            no triple turns.
-
-    Raises:
-        GraphError: The skeleton is no graph or not symmetric.
-        ParameterError: An unknown rule, or a strength is missing or not a number.
+    They are visited by y, then x, then z, ascending; a later one turns arrows of an earlier one.
     """
     arcs = checked_arcs(skeleton)
-    if (arcs != arcs.T).any():
-        raise GraphError("a skeleton has undirected edges only")
-    visits = sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
-    ranked = [[triple] for triple in visits]
-    if conflicts == "strongest":
-        visits.sort(key=lambda triple: -strength_of(triple, strength))
-        tiers = groupby(visits, lambda triple: strength_of(triple, strength))
-        ranked = [list(triples) for _, triples in tiers]
-    elif conflicts not in ("overwrite", "keep"):
-        raise ParameterError(f"conflicts must be overwrite, keep or strongest, not {conflicts!r}")
-    if background is not None:
-        arcs &= background
-    possible = arcs.copy()
-    for equals in ranked:
-        fitting = [
-            (x, y, z)
-            for x, y, z in equals
-            if (possible if conflicts == "overwrite" else arcs)[[x, z], y].all()
-        ]
-        wanted = {arrow for x, y, z in fitting for arrow in ((x, y), (z, y))}
-        for x, y, z in fitting:
-            if (y, x) not in wanted and (y, z) not in wanted:
-                arcs[[x, z], y] = True
-                arcs[y, [x, z]] = False
+    for x, y, z in sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2])):
+        arcs[[x, z], y] = True
+        arcs[y, [x, z]] = False
     return arcs
 
 
@@ -196,7 +148,7 @@ def strength_of(triple: Triple, strength: Strengths | None) -> float:
     strengths: Mapping[Any, float] = {} if strength is None else strength
     value = strengths.get(triple, strengths.get(pair, math.nan))
     if math.isnan(value):
-        raise ParameterError(f"'strongest' needs a strength of the unshielded pair {pair}")
+        raise ParameterError(f"no strength is given of the unshielded pair {pair}")
     return value
 
 

@@ -338,8 +338,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             undirected=undirected,
         )
         if not self._followed.makes_class:
-            arcs = oriented_in_code_order(outcome, constraints)
-            return replace(outcome, arcs=arcs)
+            return replace(outcome, arcs=oriented_in_code_order(outcome))
         return oriented(
             outcome,
             constraints,

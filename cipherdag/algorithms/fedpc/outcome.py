@@ -13,8 +13,8 @@ from cipherdag.graphs.orientation import (
     Strengths,
     Triple,
     colliders_by_sepset,
+    colliders_in_code_order,
     meek_in_code_order,
-    orient_colliders,
 )
 from cipherdag.graphs.resolution import ClassOfDags, class_of
 
@@ -121,14 +121,9 @@ def oriented(
     )
 
 
-def oriented_in_code_order(outcome: FedPCOutcome, constraints: Constraints) -> BoolMatrix:
+def oriented_in_code_order(outcome: FedPCOutcome) -> BoolMatrix:
     """The graph that the original program makes, shape (p, p), which may be no CPDAG."""
     empty = frozenset[int]()
     sets = {pair: empty if given is None else given for pair, given in outcome.separators.items()}
-    arcs = orient_colliders(
-        outcome.skeleton,
-        colliders_by_sepset(outcome.skeleton, sets),
-        conflicts="overwrite",
-        background=constraints.directed(outcome.skeleton),
-    )
-    return meek_in_code_order(arcs)
+    colliders = colliders_by_sepset(outcome.skeleton, sets)
+    return meek_in_code_order(colliders_in_code_order(outcome.skeleton, colliders))
