@@ -41,7 +41,7 @@ LIMITS = {
     "letters of the longest name of a test": 60,
 }
 BUDGETS = {
-    "algorithms": 15334,
+    "algorithms": 15141,
     "audit": 1427,
     "cli": 4608,
     "deployment": 1841,

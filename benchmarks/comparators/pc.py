@@ -18,6 +18,7 @@ import numpy as np
 from cipherdag.algorithms.constraint_based.separations import Separations, strongest_separators
 from cipherdag.algorithms.constraint_based.skeleton import stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Constraints
@@ -86,7 +87,7 @@ class TableTests(CachedFederatedCITest):
     """Evidence from one table, without asking anybody."""
 
     def __init__(self, table: SiteTable, spec: CITestSpec) -> None:
-        super().__init__()
+        super().__init__(EvidenceSettings(spec=spec, n_variables=len(table.names)))
         self._test = table_test(table, spec, device="cpu")
 
     def _ask(self, tests):

@@ -21,7 +21,6 @@ class EvidenceSettings:
         n_variables: Number of aligned variables, p.
         max_cells: Largest contingency table that is asked for.
         max_rows: Declared bound of a site's rows.
-        rows: Rows of all sites together, where they are opened and no row is excluded; else 0.
         site_effect: Whether regressions have constants per site.
         interactions: Whether the variables that regressions condition on interact.
         present: How many sites the last sum covers.
@@ -36,7 +35,6 @@ class EvidenceSettings:
     n_variables: int
     max_cells: int = 4096
     max_rows: int = 1 << 20
-    rows: int = 0
     site_effect: bool = False
     interactions: bool = False
     present: Presence = field(default_factory=lambda: Presence(0))

@@ -16,7 +16,6 @@ from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import of_correlation
 from cipherdag.algorithms.evidence.federated_test import (
     CachedFederatedCITest,
-    FederatedCITest,
     PValues,
     Tests,
 )
@@ -64,8 +63,7 @@ def open_moments(
     if len(complete):
         rows, opened = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = opened
-    fallback = RaoTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
-    return MomentTests(correlations, rows, kinds, fallback)
+    return MomentTests(correlations, rows, kinds, settings)
 
 
 def open_correlations(
@@ -153,12 +151,8 @@ class MomentTests(CachedFederatedCITest):
     sums opened and counted as such, and so is one with numbers of few values, whose sums would be
     counts that some site restricts.
 
-    Args:
-        correlations: Correlations of the pooled data, shape (p, p); NaN at constant columns and at
-            columns without moments.
-        rows: Rows of all sites.
-        kinds: The columns.
-        fallback: Does the tests of columns without moments.
+    Correlations of the pooled data have shape (p, p), NaN at constant columns and at columns
+    without moments; ``rows`` are those of all sites.
     """
 
     def __init__(
@@ -166,14 +160,14 @@ class MomentTests(CachedFederatedCITest):
         correlations: FloatVector,
         rows: int,
         kinds: ColumnKinds,
-        fallback: RaoTests,
+        settings: EvidenceSettings,
     ) -> None:
-        super().__init__(kinds)
+        super().__init__(settings, kinds)
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
         self._without_moments = kinds.incomplete | kinds.few
-        self._fallback: RaoTests = fallback
+        self._fallback: RaoTests = RaoTests(kinds, settings, bits=False)
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in no round, or in those of the fallback, which are separate for both reasons."""
@@ -181,11 +175,11 @@ class MomentTests(CachedFederatedCITest):
         missing = [self._incomplete[rows].any(axis=1) for rows in tests]
         without = [self._without_moments[rows].any(axis=1) for rows in tests]
         few = [either & ~other for either, other in zip(without, missing, strict=True)]
-        self.n_tests_by_method[Method.POOLED] += sum(int((~either).sum()) for either in without)
+        self.tally[Method.POOLED] += sum(int((~either).sum()) for either in without)
         for method, chosen in ((Method.INCOMPLETE, missing), (Method.FEW_VALUES, few)):
             left = [rows[which] for rows, which in zip(tests, chosen, strict=True)]
             if count := sum(len(rows) for rows in left):
-                self.n_tests_by_method[method] += count
+                self.tally[method] += count
                 others = yield from self.ask_fallback(left, method)
                 for p_value, which, other in zip(p_values, chosen, others, strict=True):
                     p_value[which] = other
@@ -242,7 +236,7 @@ def common_units(kinds: ColumnKinds) -> IndexArray:
 
 def open_pooled(
     settings: EvidenceSettings,
-) -> Generator[Question, FloatVector, FederatedCITest]:
+) -> Generator[Question, FloatVector, CachedFederatedCITest]:
     """Open tests of the pooled data in two rounds, or in three where a site restricts counts.
 
     Raises:

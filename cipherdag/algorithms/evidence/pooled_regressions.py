@@ -97,16 +97,11 @@ class RegressionTests(CachedFederatedCITest):
     dependent, and so does one whose two models were not fitted over the same sites, since a site
     left in between. No model is fitted twice: the second sums would disclose the sites that left.
     All these tests are counted by method.
-
-    Args:
-        kinds: The columns.
-        settings: Options of the tests.
-        fallback: Does the tests whose tables are withheld.
     """
 
-    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, fallback: RaoTests) -> None:
-        super().__init__(kinds, settings)
-        self._fallback = fallback
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+        super().__init__(settings, kinds)
+        self._fallback = RaoTests(kinds, settings, bits=False)
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
@@ -116,10 +111,6 @@ class RegressionTests(CachedFederatedCITest):
         units = np.where(discrete, 0, common_units(kinds))
         self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
         self._exponents, self._units = units, pack_integers(units)
-        self._max_rows = settings.max_rows
-        self._site_effect = settings.site_effect
-        self._interactions = settings.interactions
-        self._present = settings.present
         self._fits: dict[Regression, tuple[Fit, int]] = {}
         self._warm_starts: dict[int, WarmStarts] = {}
 
@@ -141,13 +132,13 @@ class RegressionTests(CachedFederatedCITest):
         same_sites = [
             self._fits[small][1] == self._fits[large][1] != MIXED for small, large in pairs
         ]
-        self.n_tests_by_method[Method.REGRESSION] += len(pairs)
+        self.tally[Method.REGRESSION] += len(pairs)
         not_done = {
             Method.WITHHELD: int((~given).sum()),
             Method.TOO_MANY_COEFFICIENTS: int((~done).sum()),
             Method.SITE_LEFT: same_sites.count(False),
         }
-        self.n_tests_by_method.update({key: count for key, count in not_done.items() if count})
+        self.tally.update({key: count for key, count in not_done.items() if count})
         p_values = np.full(len(rows), np.nan)
         indices = np.flatnonzero(given)[done]
         fitted = [rows[index] for index in indices.tolist()]
@@ -164,7 +155,7 @@ class RegressionTests(CachedFederatedCITest):
         small, large = fits
         if small is None or large is None or not small[1] == large[1] != MIXED:
             return None
-        constants = large[1] - 1 if self._site_effect else 0
+        constants = large[1] - 1 if self._settings.site_effect else 0
         x, y = test[:2]
         other = x if large[0].model.response == y else y
         estimate = effect_of(small[0], large[0], other, self._categories, constants)
@@ -197,7 +188,7 @@ class RegressionTests(CachedFederatedCITest):
             self._categories,
             left_out=left_out,
             ordered=self._ordered,
-            interactions=self._interactions,
+            interactions=self._settings.interactions,
         )
 
     def _p_value(self, row: tuple[int, ...], small: Fit, large: Fit) -> float:
@@ -211,11 +202,11 @@ class RegressionTests(CachedFederatedCITest):
 
     def _fit(self, models: list[Regression]) -> Fitting:
         """Fit models in shared rounds, and store each with the number of sites of its sums."""
-        at_first = self._present.n_sites
+        at_first = self._settings.present.n_sites
         starts = {model: self._warm_starts_of(at_first).nearest(model) for model in models}
         fits = {
             model: first_fit(
-                model, self._categories, site_effect=self._site_effect, warm_start=start
+                model, self._categories, site_effect=self._settings.site_effect, warm_start=start
             )
             for model, start in starts.items()
         }
@@ -233,11 +224,11 @@ class RegressionTests(CachedFederatedCITest):
                     lengths=lengths,
                     members=members,
                     coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
-                    max_rows=self._max_rows,
-                    site_effect=self._site_effect,
+                    max_rows=self._settings.max_rows,
+                    site_effect=self._settings.site_effect,
                     ordered=tuple(sorted(self._ordered)),
                 )
-                covered.add(self._present.n_sites)
+                covered.add(self._settings.present.n_sites)
                 start = 0
                 for model in part:
                     step = sums[start : start + values_per_step(counts[model])]
@@ -281,8 +272,7 @@ def open_regressions(
     """Open likelihood-ratio tests of any columns in one round."""
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
     kinds = question.read((yield question))
-    fallback = RaoTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
-    return RegressionTests(kinds, settings, fallback)
+    return RegressionTests(kinds, settings)
 
 
 GLM = CombinationMethod(
