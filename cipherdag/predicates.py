@@ -111,11 +111,9 @@ class Predicates:
     ) -> Predicates:
         """Tests of several kinds, each asked of ``count`` groups of words by the same linear forms.
 
-        Args:
-            count: How many groups there are.
-            bounds: Least and largest sum of each word of a group.
-            kinds: Of every kind of test its linear forms (lines): a coefficient for each word of a
-                group, and a constant. A line is true where its value is above 0.
+        ``bounds`` are the least and the largest sum of each word of a group. Every kind of test has
+        linear forms: a coefficient for each word of a group, and a constant. A form is true where
+        its value is above 0.
 
         Returns:
             Predicates over the first words of all groups, then the second ones, and so on; and of

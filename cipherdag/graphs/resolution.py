@@ -54,13 +54,9 @@ def class_of(
 ) -> ClassOfDags:
     """The class of a DAG with a skeleton and given colliders, added strongest first if they fit.
 
-    Args:
-        skeleton: Symmetric adjacency, shape (p, p).
-        colliders: Unshielded triples (x, y, z), x < z, that are colliders by the tests.
-        constraints: Background knowledge, which the class agrees with.
-        open_triples: Unshielded triples that may be colliders or not.
-        strength: Strength of the evidence for every collider, or for its pair (x, z).
-        tie_break: A number of every variable, shape (p,), for what the graph leaves open.
+    Triples (x, y, z), x < z, are unshielded in the symmetric skeleton, shape (p, p); those that are
+    open may be colliders or not. A strength is that of the evidence for a collider, or for its pair
+    (x, z); ``tie_break``, shape (p,), decides what the graph leaves open.
 
     Raises:
         ParameterError: A strength is missing or not a number.

@@ -52,7 +52,6 @@ class TestsOutcome:
         bootstrap: In how many replicates every edge occurs, with which ends; None for none.
         rows: Rows of all sites, where they were disclosed; else 0.
         of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-        constraints: The background knowledge; None for none.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
         removed_untested: Pairs that count as independent though too few sites could test them,

@@ -57,10 +57,6 @@ class EffectOutcome:
     """The effects, by position.
 
     Attributes:
-        treatment: Position.
-        outcome: Position.
-        estimator: The estimator that was used.
-        effects: The effect given each set.
         adjust: Positions of the variables in each adjustment set.
         parents: Causes of the treatment in the DAGs that each set is for; None for a single set.
         all_rows: How many rows the sites hold.

@@ -56,8 +56,6 @@ class Estimation:
     """The estimation given one adjustment set.
 
     Attributes:
-        question: The scope of its questions.
-        facts: What the session knows.
         reference: The arm that others are compared with.
         leave_out: Whether sites that may not contribute are left out.
         between: Whether the effects within each site are combined, too.

@@ -89,12 +89,9 @@ def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
 def left_out(
     scope: EffectSums, kinds: ColumnKinds, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[LeftOut, ...]]:
-    """The tests whether rows that miss a value differ; empty where too few sites contribute.
+    """The tests whether rows of a question that miss a value differ.
 
-    Args:
-        scope: The question from whose rows they are left out.
-        kinds: The columns: nothing is asked where they are known to miss no value.
-        min_contributors: How many sites have to contribute.
+    Empty where too few sites contribute. Nothing is asked where columns are known to miss no value.
     """
     if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):
         return ()

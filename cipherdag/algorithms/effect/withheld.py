@@ -26,12 +26,6 @@ def too_small(
 
     Sites say of which sets they could tell: of each column adjusted for alone, of all but one, and
     of none. Each is what a run with that set would have them say first.
-
-    Args:
-        scope: What was refused.
-        facts: The cohort.
-        rows: How many rows all sites have.
-        why: The cause, in words.
     """
     every = tuple(sorted((*scope.adjust, *scope.complete_in)))
     smaller = {*((v,) for v in every), *(tuple(x for x in every if x != v) for v in every), ()}

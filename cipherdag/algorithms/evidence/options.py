@@ -17,16 +17,10 @@ class EvidenceSettings:
     """An `EvidenceSettings` holds the options of the tests of a run.
 
     Attributes:
-        spec: The conditional-independence test.
-        n_variables: Number of aligned variables, p.
         max_cells: Largest contingency table that is asked for.
-        max_rows: Declared bound of a site's rows.
         site_effect: Whether regressions have constants per site.
         interactions: Whether the variables that regressions condition on interact.
-        present: How many sites the last sum covers.
         min_contributors: How many sites have to contribute to a test whose sums are disclosed.
-        measured: Which variables the sites measured.
-        determined: Which variables follow from others.
         ranked: Whether strengths of dependence are stored, which takes 16 bytes per pair.
         visits: Most rows of a patient at any site; 1 where every row is a person.
     """

@@ -69,15 +69,11 @@ def open_moments(
 def open_correlations(
     kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, n_sites: int | None = None
 ) -> Generator[Question, FloatVector, tuple[int, FloatVector]]:
-    """Ask for the moments of columns; return rows and correlations, shape (c, c).
+    """Ask for the moments of columns, ascending; return rows and correlations, shape (c, c).
 
-    Args:
-        kinds: The columns, with their locations and spreads.
-        columns: Positions of columns without missing values, ascending, shape (c,).
-        max_rows: Declared bound of a site's rows.
-        n_sites: How many sites there are, for correlations within them: every site subtracts its
-            means. Columns whose spreads differ between sites are asked about again, in units of
-            each site's own deviation, in a second round.
+    None of the columns misses a value. Given the number of sites, correlations are those within
+    them: every site subtracts its means. Columns whose spreads differ between sites are asked about
+    again, in units of each site's own deviation, in a second round.
 
     Raises:
         AggregateRangeError: More rows than there are.
@@ -104,14 +100,10 @@ def open_correlations(
 def spreads_differ(sums: FloatVector, columns: int, n_sites: int) -> BoolVector:
     """Whether the sites' variances of a column differ beyond chance, shape (c,).
 
-    Bartlett's statistic, n ln(mean variance) - sum n_k ln(variance_k), has a mean of K - 1 over K
-    sites whose variances are equal and whose numbers are normal. What is heavy-tailed has a
-    multiple of that, so it has to be larger by `MUCH_LARGER`.
-
-    Args:
-        sums: The sums of the question `Moments`, centred within sites.
-        columns: How many columns there are, c.
-        n_sites: How many sites, K.
+    Sums are those of `Moments`, centred within sites. Bartlett's statistic, n ln(mean variance) -
+    sum n_k ln(variance_k), has a mean of K - 1 over K sites whose variances are equal and whose
+    numbers are normal. What is heavy-tailed has a multiple of that, so it has to be larger by
+    `MUCH_LARGER`.
     """
     rows, _, upper, logarithms = np.split(sums, _parts(columns))
     variances = upper[_diagonal(columns)] / max(rows[0], 1.0)

@@ -55,10 +55,8 @@ class SiteDifference:
 def differing(tests: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDifference, ...]:
     """Return the significant differences at the family-wise error rate `LEVEL` (Holm, 1979).
 
-    Args:
-        tests: One family of tests.
-        among: How many variables the tests were selected from, if more. The others count as not
-            differing, so the level holds even if the same rows decided the selection.
+    Where the tests of a family were selected ``among`` more variables, the others count as not
+    differing, so the level holds even if the same rows decided the selection.
     """
     p_values = np.array([test.p_value for test in tests], dtype=np.float64)
     adjusted = corrected(p_values, "holm", among)
@@ -89,10 +87,7 @@ def marginal_differences(
 ) -> Comparing:
     """Test every variable marginally in two rounds, of which the first counts contributing sites.
 
-    Args:
-        kinds: The columns; None for no test, without a round.
-        min_contributors: How many sites have to contribute to a sum that is opened.
-        max_rows: Declared bound of a site's rows.
+    Without columns there is no test, and no round.
     """
     if kinds is None:
         return ()
@@ -171,12 +166,8 @@ def _question(
 def p_values_of(question: SiteDifferences, sums: FloatVector) -> FloatVector:
     """Compute p-values of equal shares at all sites, shape (B,); NaN where no share was compared.
 
-    Args:
-        question: The question.
-        sums: Its sums over the sites; zero in suppressed strata.
-
-    Raises:
-        AggregateRangeError: The scatter of a share's angles is negative.
+    Sums over the sites are zero in suppressed strata. AggregateRangeError where the scatter of a
+    share's angles is negative.
     """
     from cipherdag.statistics.contingency import chi_square_tail
 

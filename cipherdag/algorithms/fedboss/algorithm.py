@@ -129,15 +129,11 @@ class FedBOSS(ScoreSettings):
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns a `FedBOSSOutcome`.
 
-        Args:
-            facts: The names are for `knowledge`, the seed for restarts.
-
-        Returns:
-            The outcome. Rounds of ``bits``: those of FedPC, up to three more, and two for every
-            iteration of the search, or more where a round would have more than 20,000 comparisons.
-            Of ``sums``: two for numbers, one more where spreads differ, and one to three more to
-            compare the sites; else two to four, and as many as the search needs, about `max_rounds`
-            at most.
+        The names are for `knowledge`, the seed for restarts. Rounds of ``bits``: those of FedPC, up
+        to three more, and two for every iteration of the search, or more where a round would have
+        more than 20,000 comparisons. Of ``sums``: two for numbers, one more where spreads differ,
+        and one to three more to compare the sites; else two to four, and as many as the search
+        needs, about `max_rounds` at most.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, or the seed

@@ -79,17 +79,9 @@ class Gain:
 class ComparedScores:
     """Compares the scores of graphs over all sites.
 
-    Args:
-        penalty: The penalty of sets; it holds the columns and the rows of all sites.
-        per_parent: What a structure prior subtracts for every parent, on the penalty's grid.
-        n_sites: How many sites there are.
-        discount: See `LogLikelihoods`.
-        max_rows: Declared bound of a site's rows.
-        budget: What may be asked.
-
-    Attributes:
-        penalty: As given.
-        n_compared: How many comparisons were asked.
+    The penalty of sets holds the columns and the rows of all sites; ``per_parent`` is what a
+    structure prior subtracts for every parent, on its grid. ``n_compared`` counts the comparisons
+    asked.
 
     Raises:
         ParameterError: There are too many sites, or rows.

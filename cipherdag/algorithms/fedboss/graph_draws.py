@@ -68,11 +68,8 @@ def draw_graphs(
 ) -> Graphs:
     """Draw graphs that the matrix leaves open, shape (`REPLICATES` * `GRAPHS`, p, p).
 
-    Args:
-        correlations: Correlations within sites, shape (p, p).
-        rows: Rows of all sites, less one for each.
-        constraints: Background knowledge, which every graph obeys.
-        rng: Decides all draws.
+    Correlations are those within sites, shape (p, p), of all their rows less one for each. Every
+    graph obeys the background knowledge.
     """
     matrices = wishart_correlations(correlations, rows, REPLICATES, rng)
     best_dags = [_best_graph(matrix, rows, constraints, rng) for matrix in matrices]
@@ -166,13 +163,9 @@ def set_scores(
 ) -> FloatMatrix:
     """BIC of v given every set of its candidates, less ln C(p - 1, size), shape (B, 2**K).
 
-    Args:
-        matrices: Correlations, shape (B, p, p).
-        candidates: Shape (B, K); candidate k is bit k of a set.
-        v: The variable.
-        rows: Rows of all sites, less one for each.
-        forbidden: Sets of which no member may be a parent, shape (B,).
-        needed: Sets of which every member has to be, shape (B,).
+    Correlations have shape (B, p, p); candidate k, of shape (B, K), is bit k of a set. Minus
+    infinity where a member of the set ``forbidden``, shape (B,), is a parent, or one of ``needed``
+    is none.
     """
     p, size = matrices.shape[1], candidates.shape[1]
     parts = np.column_stack([np.full(len(candidates), v), candidates])

@@ -90,16 +90,11 @@ class _Node:
 class GrowShrinkTrees:
     """The trees of all variables.
 
-    Args:
+    Attributes:
         scores: Scores of families.
         forbidden: For every variable a bit mask of those that may not be its parents; if u is a
             required parent of v, v is forbidden as a parent of u.
         required: For every variable a bit mask of those that have to be its parents.
-
-    Attributes:
-        scores: As given.
-        forbidden: As given.
-        required: As given.
         missing: Families that traces stopped at since scores are not known.
     """
 

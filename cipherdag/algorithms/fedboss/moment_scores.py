@@ -53,21 +53,15 @@ class MomentScores:
     """Scores -(n / 2) ln s2(v | parents) - c |parents|, in 2**-16 nats.
 
     The cost c of a parent is penalty (ln n / 2) + per_parent, and s2 the share of the variance that
-    parents leave. A variable that does not vary has s2 = 1 and explains nothing, and so does one
-    that the parents determine.
+    parents leave. A variable that does not vary, whose correlations are NaN, has s2 = 1 and
+    explains nothing, and so does one that the parents determine. Of rows there is one less for
+    every site if each subtracted its own means.
 
     Attributes:
         correlations: Of all rows, shape (p, p); 0 at variables that do not vary, 1 on the diagonal.
         least: The smallest gain for which a step is taken, on the grid.
         most_lost: Most that the score may fall while a variable is moved to a better position: 6 ln
             n nats, or n / 100 if that is more, on the grid.
-
-    Args:
-        correlations: Correlations of all rows, shape (p, p); NaN at variables that do not vary.
-        rows: Number of rows, less one for every site if each subtracted its own means.
-        penalty: How many times ln(n) / 2 a parent costs.
-        per_parent: What a structure prior subtracts besides for every parent, in nats.
-        max_parents: Most parents that the search gives a variable.
     """
 
     def __init__(
@@ -123,13 +117,7 @@ class MomentScores:
         return list(zip(scores.tolist(), fit.candidates.tolist(), strict=True))
 
     def fit(self, regression: Regression, v: int, free: BoolVector) -> Fit:
-        """The family of v, and the variables that would raise its score as parents.
-
-        Args:
-            regression: The regression of v on its parents.
-            v: The variable.
-            free: Which variables may be parents of v, shape (p,).
-        """
+        """The family of v, and which ``free`` variables, shape (p,), would raise its score."""
         parents, variance = regression.given, regression.covariances.item(v)
         shares = self._shares(regression)
         if variance > LEAST_VARIANCE and parents.bit_count() < self._max_parents:

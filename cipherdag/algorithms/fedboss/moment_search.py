@@ -62,10 +62,7 @@ class _Move:
 class ParentSets:
     """Parents grown and shrunk from some others; each family is fitted once.
 
-    Args:
-        scores: Of families.
-        forbidden: Bit masks of what may not be a variable's parents.
-        required: Bit masks of what has to be.
+    For every variable bit masks say what may not be its parent, and what has to be.
     """
 
     def __init__(
@@ -115,11 +112,7 @@ class ParentSets:
 class MomentOrder:
     """An order of the variables and everyone's parents among those before.
 
-    Args:
-        sets: Find parents.
-        order: The order to start from, shape (p,).
-        least: What a move has to gain.
-        most_lost: What a variable may lose on its way to a better position.
+    A move has to gain ``least``; a variable may lose ``most_lost`` on its way to a better position.
     """
 
     def __init__(
@@ -165,10 +158,7 @@ class MomentOrder:
     ) -> tuple[int, _Move]:
         """How far v was carried, at most to the end, and the best of the positions that it passed.
 
-        Args:
-            v: The variable.
-            steps: Each variable passed where parents change: it, its new parents and those of v.
-            end: The position past all that v may pass.
+        Steps are the variables passed where parents change: each, its new parents and those of v.
         """
         best, changed, gained = _Move(0, self._position[v], []), [], 0
         here = self._parents[v].score
@@ -251,12 +241,7 @@ def best_by_moments(
 
 
 class Descents:
-    """Order searches and deletions in turn; results from graphs met before are reused.
-
-    Args:
-        trees: Find deletions.
-        scores: Of families.
-    """
+    """Order searches and deletions in turn; results from graphs met before are reused."""
 
     def __init__(self, trees: GrowShrinkTrees, scores: MomentScores) -> None:
         self._trees, self._scores = trees, scores

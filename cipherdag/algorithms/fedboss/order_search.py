@@ -40,12 +40,7 @@ class _Move:
 
 
 class OrderSearch:
-    """An order of the variables and everyone's best parents among those before.
-
-    Args:
-        trees: Find parents.
-        order: The order to start from, shape (p,).
-    """
+    """An order of the variables and everyone's best parents among those before."""
 
     def __init__(self, trees: GrowShrinkTrees, order: Sequence[int]) -> None:
         self._trees = trees

@@ -56,16 +56,10 @@ class Budget:
 class SetFamilies(ABC):
     """Scores of families from numbers of sets; see `FamilyScores`.
 
-    Args:
-        levels: How many categories every variable has, 1 of a number, shape (p,).
-        bits: Scores are whole numbers in units of 2**-bits nats.
-        per_parent: What a structure prior subtracts for every parent, in these units.
-        max_cells: Most cells of the table of a set that is asked about.
-        max_parents: Most parents of a variable.
+    ``levels`` says how many categories every variable has, 1 of a number. A structure prior
+    subtracts ``per_parent`` for every parent, in units of 2**-bits nats.
 
     Attributes:
-        n_variables: Number of variables, p.
-        bits: As given.
         least: Least gain of a step.
         closed: Whether nothing more may be asked; a variable without scores is then no candidate.
     """
@@ -175,12 +169,8 @@ class SetFamilies(ABC):
     def _gains_without_one(self, v: int, rests: Sequence[tuple[int, int]], u: int) -> bool:
         """Whether one parent more gains with one of two or more parents left out, as far as known.
 
-        Where it gains with none of them left out, it hardly gains with all.
-
-        Args:
-            v: The variable.
-            rests: Its parents with one left out each, and what they score.
-            u: The candidate.
+        Where it gains with none of them left out, it hardly gains with all. ``rests`` are the
+        parents with one left out each, and what they score.
         """
         for rest, less in rests:
             more = self.score(v, rest | 1 << u)

@@ -30,17 +30,7 @@ DISCOUNT = 3
 
 
 class TableScores(SetFamilies):
-    """Scores from pooled tables.
-
-    Args:
-        tables: Asks for tables.
-        levels: How many categories occur, shape (p,).
-        score: Computes a set's score from its table.
-        settings: See `SetFamilies`.
-
-    Attributes:
-        tally: How many sets were scored in which way.
-    """
+    """Scores from pooled tables; ``tally`` says how many sets were scored in which way."""
 
     def __init__(
         self,
@@ -153,18 +143,9 @@ def _of_shape(score: SetScore, cells: int) -> int:
 
 
 class LikelihoodScores(SetFamilies):
-    """Scores from the sites' likelihoods alone.
+    """Scores from the sites' likelihoods alone; ``tally`` says how many sets were scored.
 
-    Args:
-        levels: How many categories every variable has, 1 of a number, shape (p,).
-        score: The score of categories, whose grid is that of all numbers here.
-        cost: The penalty of a set.
-        budget: What may be asked.
-        max_rows: Declared bound of a site's rows.
-        settings: See `SetFamilies`.
-
-    Attributes:
-        tally: How many sets were scored.
+    All numbers are on the grid of the score of categories; ``cost`` is the penalty of a set.
     """
 
     def __init__(

@@ -36,13 +36,6 @@ def with_tested_edges(
     An edge that only tests found is added if scores give both its ends other edges, or if the
     pair's table, without the cost of a parent, scores higher than the two columns by themselves.
 
-    Args:
-        dag: The graph whose score no move raises.
-        tested: The tests from which the search started.
-        scores: Compares the scores of pairs.
-        constraints: Background knowledge.
-        n_sites: How many sites there are.
-
     Returns:
         The class, and the edges that only tests found, shape (p, p), symmetric.
     """

@@ -78,11 +78,9 @@ def integrate_pags(
 ) -> Integration:
     """All PAGs without selection that have the PAG of every group among its variables.
 
-    Args:
-        n_variables: How many variables there are in all, p.
-        groups: The PAGs of the groups. Where one is no PAG (`dag_of_pag` gives none), nothing fits.
-        most: After looking at this many graphs the search ends, perhaps without all PAGs.
-        progress: Called after every graph with how many were looked at and how many fit.
+    Where a group's graph is no PAG (`dag_of_pag` gives none), nothing fits. After looking at
+    ``most`` graphs the search ends, perhaps without all PAGs. ``progress`` is called after every
+    graph with how many were looked at and how many fit.
     """
     certain, sets = entailed(n_variables, groups), _separating_sets(groups)
     if sets is None:

@@ -145,16 +145,10 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
 def rounded_totals(
     question: SurvivalCounts | ValueCounts, unit: int, most: int
 ) -> Generator[Question, FloatVector, IndexArray]:
-    """How many whole units the total of every count has, shape (counts,).
+    """How many whole units the total of every count has, shape (counts,); none is above ``most``.
 
-    Args:
-        question: What is counted.
-        unit: How many rows make one unit.
-        most: No total is larger.
-
-    Returns:
-        Whole numbers, after as many rounds as if each left an eighth of the possible numbers of
-        units; `COUNTS_AT_ONCE` counts are asked about together.
+    It takes as many rounds as if each left an eighth of the possible numbers of units;
+    `COUNTS_AT_ONCE` counts are asked about together.
     """
     floors, parts = [np.zeros(0, dtype=np.int64)], fewest_parts(most // unit + 1, MOST_PARTS)
     for first in range(0, question.n_counts, COUNTS_AT_ONCE):

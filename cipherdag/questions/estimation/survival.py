@@ -177,13 +177,10 @@ class SurvivalCounts(_InBins, Grouped, frozen=True, kw_only=True, tag="survival-
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values are opened.
+        """Which values are opened; the last part is the test, the others are groups.
 
         A group's counts are where enough sites contribute to it, the log-rank sums where they also
         do to the test and to every group compared, and the check for negative times always.
-
-        Args:
-            parts: Whether enough sites contribute to each group, and to the test, the last part.
         """
         groups = self.n_groups
         cells = np.repeat(parts[:-1], self.n_bins)
