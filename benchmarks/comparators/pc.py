@@ -23,12 +23,12 @@ from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
+    class_of,
     colliders_by_sepset,
     meek,
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.graphs.resolution import class_of
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.separators import SeparatorSearch

@@ -18,7 +18,7 @@ robust to two errors: in half of all samples of a chain whose ends many sets sep
 belongs to a set without the middle; and some set with a collider separates where it acts weakly.
 
 Other triples are ambiguous, and so are those whose ends no set separates; where a DAG needs a
-collider, any of them may be it (`cipherdag.graphs.resolution`). A collider y is ambiguous, too, if
+collider, any of them may be it (`cipherdag.graphs.orientation`). A collider y is ambiguous, too, if
 another collider w of x and z is adjacent to it, and a test of x or z with y given w was skipped: y
 may be an effect of w alone, and adjacent to x and z only for want of that test.
 """

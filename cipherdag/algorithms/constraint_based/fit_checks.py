@@ -22,8 +22,8 @@ from cipherdag.findings.doubts import CURVED
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.misfits import MOST_BINS, Misfits
 from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.scores.score_sums import MOST_BINS, Misfits
 
 LEVELS: Final = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 """Levels of a check. An edge is named only where the checks of both ends agree, by chance about as

@@ -10,7 +10,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.fit_checks import details_of_curves
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
-from cipherdag.algorithms.evidence.method import Method
+from cipherdag.algorithms.evidence.options import Method
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.arrays import BoolMatrix, IndexArray

@@ -12,12 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
-from cipherdag.algorithms.effect.sets import read_sets, sets_of, written_sets
-from cipherdag.algorithms.effect.withheld import too_small
+from cipherdag.algorithms.effect.sets import read_sets, sets_of, too_small, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import (
     check_parameters,
@@ -44,7 +42,7 @@ from cipherdag.questions.estimation.effect_sums import (
     EffectSums,
     Estimator,
 )
-from cipherdag.questions.gather import gather, gather_two
+from cipherdag.questions.gather import gather, gather_two, over_one_cohort
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 

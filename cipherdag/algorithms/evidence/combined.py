@@ -26,8 +26,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     in_batches,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings, with_second_alpha
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.combined_evidence import (
     Combination,

@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
+from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings, Method
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.encodings import by_block

@@ -19,8 +19,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     PValues,
     Tests,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
 from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray

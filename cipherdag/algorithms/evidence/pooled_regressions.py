@@ -16,8 +16,7 @@ from cipherdag.algorithms.evidence import federated_test as source
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import ODDS, of_correlation, of_log_odds, per_units
 from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.within_sites import RaoTests

@@ -14,8 +14,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     batches,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
 from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize

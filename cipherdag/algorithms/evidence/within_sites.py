@@ -22,8 +22,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     in_batches,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings, with_second_alpha
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize

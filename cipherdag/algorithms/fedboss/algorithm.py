@@ -21,7 +21,6 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, replicated
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
@@ -58,15 +57,13 @@ from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
 from cipherdag.graphs.equivalence import permitted
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import cpdag_of, meek
-from cipherdag.graphs.resolution import ClassOfDags
+from cipherdag.graphs.orientation import ClassOfDags, cpdag_of, meek
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
-from cipherdag.questions.gather import gather_two
+from cipherdag.questions.gather import gather_two, over_one_cohort
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.verdicts import FEWEST_SITES
 

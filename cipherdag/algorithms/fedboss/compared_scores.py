@@ -21,8 +21,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Family, mask_of
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
 from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
 
 MOST_PER_ROW = 128

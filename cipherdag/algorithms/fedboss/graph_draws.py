@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, search_jointly
-from cipherdag.algorithms.fedboss.moment_scores import MomentScores
+from cipherdag.algorithms.fedboss.moment_scores import LEAST_VARIANCE, MomentScores
 from cipherdag.algorithms.fedboss.moment_search import best_by_moments
-from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
 from cipherdag.graphs.knowledge import Constraints

@@ -3,8 +3,13 @@
 Parents grow by the candidate that raises the score most, as long as one does, and shrink by the one
 without which it rises most. What was computed for one order serves every other one.
 
-Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
-discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
+Every order search ends with the backward phase of greedy equivalence search, which makes its result
+correct in the limit: the best deletion is taken while one gains. With background knowledge it goes
+over the classes that have a graph with all that is required and nothing forbidden.
+
+Sources: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
+discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023;
+Chickering, JMLR 3 (2002), theorem 17 (deletions).
 """
 
 import math
@@ -14,7 +19,16 @@ from typing import Protocol, TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, Family, members
-from cipherdag.graphs.equivalence import permitted
+from cipherdag.graphs.equivalence import (
+    Move,
+    Pattern,
+    allowed,
+    applied,
+    families,
+    moves,
+    pattern_of,
+    permitted,
+)
 from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
@@ -219,3 +233,34 @@ def edge_worths(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float],
             if score is not None and less is not None:
                 worths.append((u, v, math.ldexp(score - less, -scores.bits)))
     return tuple(worths)
+
+
+def after_deletions(dag: Dag, trees: GrowShrinkTrees) -> Waiting[Dag]:
+    """The graph after all deletions that gain, the best one first."""
+    while True:
+        pattern = pattern_of(dag)
+        gains = yield from _deletions(pattern, trees)
+        # of equal gains the first move
+        for gain, move in sorted(gains, key=lambda item: -item[0]):
+            if gain < trees.scores.least or not allowed(pattern, move):
+                continue
+            reached = applied(pattern, move)
+            better = None if reached is None else trees.permitted(reached)
+            if better is not None:
+                dag = better
+                break
+        else:
+            return dag
+
+
+def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Waiting[list[tuple[int, Move]]]:
+    """The gain of every deletion, with its move."""
+    candidates = [(move, *families(pattern, move)) for move in moves(pattern, "delete")]
+    if trees.miss({family for _, *pair in candidates for family in pair}):
+        yield
+    gains = []
+    for move, after, before in candidates:
+        new, old = trees.scores.score(*after), trees.scores.score(*before)
+        if new is not None and old is not None:
+            gains.append((new - old, move))
+    return gains

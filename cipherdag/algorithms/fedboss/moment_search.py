@@ -14,16 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
 from cipherdag.algorithms.fedboss.grow_shrink import (
     NO_GRAPH,
     BestGraph,
     GrowShrinkTrees,
     Waiting,
+    after_deletions,
 )
-from cipherdag.algorithms.fedboss.moment_scores import Fit, MomentScores
+from cipherdag.algorithms.fedboss.moment_scores import Fit, MomentScores, Regression
 from cipherdag.algorithms.fedboss.order_search import perturbed
-from cipherdag.algorithms.fedboss.regressions import Regression
 from cipherdag.graphs.dags import Dag, matrix_of, topological
 
 FEW_VARIABLES = 100

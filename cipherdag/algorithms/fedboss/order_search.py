@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
 from cipherdag.algorithms.fedboss.grow_shrink import (
     BestGraph,
     GrowShrinkTrees,
     Trace,
     Waiting,
+    after_deletions,
     search_jointly,
 )
 from cipherdag.arrays import FloatVector

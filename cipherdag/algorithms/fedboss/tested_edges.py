@@ -15,8 +15,7 @@ from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, unshielded_colliders
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import Triple
-from cipherdag.graphs.resolution import ClassOfDags, class_of
+from cipherdag.graphs.orientation import ClassOfDags, Triple, class_of
 from cipherdag.questions.question import Question
 
 CELLS_PER_ROW = 1.5

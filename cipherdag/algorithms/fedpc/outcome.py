@@ -10,13 +10,14 @@ from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
+    ClassOfDags,
     Strengths,
     Triple,
+    class_of,
     colliders_by_sepset,
     colliders_in_code_order,
     meek_in_code_order,
 )
-from cipherdag.graphs.resolution import ClassOfDags, class_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.constraint_based.settings import check_level, evidence_settings
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.federated_test import PValues
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import LEVELS, Reveal, graph_text, require, row_bound, within
@@ -25,6 +24,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
+from cipherdag.questions.gather import over_one_cohort
 from cipherdag.questions.question import Asking
 from cipherdag.statistics.p_values import Correction, corrected
 

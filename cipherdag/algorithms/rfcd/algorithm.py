@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Published, Reading
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import preset, within
 from cipherdag.algorithms.rfcd.searches import (
     BEYOND,
@@ -29,6 +28,7 @@ from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.encodings import require_possible
+from cipherdag.questions.gather import over_one_cohort
 from cipherdag.questions.question import Asking
 from cipherdag.questions.regrets import (
     REGRET_GRID_LIMIT,

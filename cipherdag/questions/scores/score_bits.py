@@ -19,11 +19,11 @@ from cipherdag.questions.disclosure import (
     bits,
     joined,
 )
-from cipherdag.questions.scores.misfits import Misfits
 from cipherdag.questions.scores.score_sums import (
     MOST_SCORE,
     MOST_SITE_SCORE,
     MOST_VARIANCE,
+    Misfits,
     RaoSums,
 )
 from cipherdag.questions.scores.score_test import (

@@ -11,7 +11,7 @@ from cipherdag.algorithms.constraint_based.report import (
     untested_details,
     untested_warnings,
 )
-from cipherdag.algorithms.evidence.method import Method
+from cipherdag.algorithms.evidence.options import Method
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 
 
