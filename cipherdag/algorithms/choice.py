@@ -45,11 +45,7 @@ class Rule:
 
 
 RULES = (
-    Rule(
-        "fedpc",
-        "Rows are visits, and FedPC counts patients.",
-        lambda facts: facts.visits,
-    ),
+    Rule("fedpc", "Rows are visits, and FedPC counts patients.", lambda facts: facts.visits),
     Rule(
         "fedpc",
         "The sites measured different columns, and FedPC does every test that some site can do.",

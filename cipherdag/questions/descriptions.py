@@ -12,7 +12,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.question import Question
 
@@ -125,7 +125,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
 
     def mark_array(self) -> FloatVector:
         """The marks of every continuous column that is counted, shape (c, M)."""
-        packed = np.frombuffer(self.marks, dtype="<f8").astype(np.float64)
+        packed = unpack_floats(self.marks)
         continuous = self._n_marked
         return packed.reshape(continuous, len(packed) // continuous if continuous else 0)
 

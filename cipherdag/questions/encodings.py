@@ -66,6 +66,16 @@ def mean_of(total: FloatVector, count: FloatVector) -> FloatVector:
     return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
 
+def pack_floats(values: NDArray[np.float64]) -> bytes:
+    """Little-endian 64-bit floats, row by row: how numbers of questions travel."""
+    return np.ascontiguousarray(values, dtype="<f8").tobytes()
+
+
+def unpack_floats(packed: bytes) -> FloatVector:
+    """Inverse of `pack_floats`, as one vector."""
+    return np.frombuffer(packed, dtype="<f8").astype(np.float64)
+
+
 def pack_integers(values: IndexArray) -> bytes:
     """Little-endian 64-bit integers, row by row: how integer arrays travel."""
     return np.ascontiguousarray(values, dtype="<i8").tobytes()
@@ -182,7 +192,7 @@ class OnScales:
 
     def origin_array(self) -> FloatVector:
         """The common origin that is subtracted from each column, shape (c,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.origins)
 
     def unit_array(self) -> IndexArray:
         """The power of two that each column is then divided by, shape (c,)."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.disclosure import Quantity, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.pooled_data import FEWEST_ORDERED, check_categories
 from cipherdag.questions.question import Question
 from cipherdag.statistics.regression_models import MAX_COEFFICIENTS, Regression, coefficient_count
@@ -129,7 +129,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
 
     def coefficient_array(self) -> FloatVector:
         """The coefficients of all models, one model after the other."""
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.coefficients)
 
     @property
     def label(self) -> str:

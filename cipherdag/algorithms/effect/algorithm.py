@@ -9,14 +9,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
 from cipherdag.algorithms.effect.sets import read_sets, sets_of, too_small, written_sets
-from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.evidence.pooled_moments import common_scales
 from cipherdag.algorithms.parameters import (
     check_parameters,
     graph_text,
@@ -35,7 +33,6 @@ from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.identification.answers import Answer
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined
-from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
     TRUNCATIONS,
@@ -310,14 +307,13 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         estimator: Estimator,
     ) -> list[EffectSums]:
         """A question for every set, all of the same rows."""
-        discrete = kinds.categories > 0
-        origins = np.where(discrete, 0.0, common_origins(kinds))
+        origins, units = common_scales(kinds)
         every = {v for positions in adjust for v in positions}
         return [
             EffectSums(
                 categories=tuple(kinds.categories.tolist()),
-                origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
-                units=pack_integers(np.where(discrete, 0, common_units(kinds))),
+                origins=origins,
+                units=units,
                 treatment=pair[0],
                 outcome=pair[1],
                 adjust=positions,

@@ -24,6 +24,7 @@ from cipherdag.algorithms.effect.estimates import (
 )
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
+from cipherdag.questions.encodings import pack_floats
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     ModelSteps,
@@ -173,7 +174,7 @@ class Estimation:
             )  # fmt: skip
         while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
             proposed = [self.fits[model].proposed for model in active]
-            stage = ModelSteps(active, _packed(np.concatenate(proposed)))
+            stage = ModelSteps(active, pack_floats(np.concatenate(proposed)))
             sums = yield from self._opened(self._stage(stage))
             for model in active:
                 count = question.size(model)
@@ -312,8 +313,10 @@ class Estimation:
 
     def _covariance(self, estimates: Estimates) -> Opening:
         """Sandwich covariance of the estimates, shape (k, k)."""
-        inverses = (_packed(self.fits[m].inverse) for m in self.question.of_outcome)
-        stage = Variance(self._all_coefficients(), _packed(estimates.influence), b"".join(inverses))
+        inverses = (pack_floats(self.fits[m].inverse) for m in self.question.of_outcome)
+        stage = Variance(
+            self._all_coefficients(), pack_floats(estimates.influence), b"".join(inverses)
+        )
         return estimates.covariance((yield from self._opened(self._stage(stage))))
 
     def _no_effect(self, why: str) -> AdjustedEffect:
@@ -330,7 +333,9 @@ class Estimation:
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
 
     def _all_coefficients(self) -> bytes:
-        return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
+        return pack_floats(
+            np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())])
+        )
 
     def _outcome_scale(self) -> tuple[float, float]:
         """The outcome's unit and origin; -1 and 1 turn the second category's share p into 1 - p."""
@@ -379,10 +384,6 @@ class Estimation:
                 )
             if fit.limiting_rows < FEWEST_PER_COEFFICIENT * len(fit.coefficients):
                 yield f"The model of {whose} has few rows for {len(fit.coefficients)} coefficients."
-
-
-def _packed(numbers: FloatVector) -> bytes:
-    return np.ascontiguousarray(numbers, dtype="<f8").tobytes()
 
 
 def _whole(counts: FloatVector) -> tuple[tuple[tuple[int, ...], ...], ...]:

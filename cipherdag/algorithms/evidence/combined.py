@@ -28,11 +28,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 )
 from cipherdag.algorithms.evidence.options import EvidenceSettings, Method, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import (
-    Combination,
-    CombinedEvidence,
-    combined_p,
-)
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, combined_p
 from cipherdag.questions.disclosure import Quantity, bits, sums
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question

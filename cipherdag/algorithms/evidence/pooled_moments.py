@@ -14,11 +14,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import of_correlation
-from cipherdag.algorithms.evidence.federated_test import (
-    CachedFederatedCITest,
-    PValues,
-    Tests,
-)
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
 from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
 from cipherdag.algorithms.evidence.within_sites import RaoTests
@@ -26,7 +22,7 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.disclosure import Quantity, joined, sums
-from cipherdag.questions.encodings import pack_integers, require_possible
+from cipherdag.questions.encodings import pack_floats, pack_integers, require_possible
 from cipherdag.questions.pooled_data import (
     LOCATION_EXPONENT,
     ColumnKinds,
@@ -80,7 +76,7 @@ def open_correlations(
     question = Moments(
         n_variables=len(kinds.categories),
         variables=pack_integers(columns),
-        origins=np.ascontiguousarray(common_origins(kinds)[columns], dtype="<f8").tobytes(),
+        origins=pack_floats(common_origins(kinds)[columns]),
         units=pack_integers(common_units(kinds)[columns]),
         max_rows=max_rows,
         centred=n_sites is not None,
@@ -147,11 +143,7 @@ class MomentTests(CachedFederatedCITest):
     """
 
     def __init__(
-        self,
-        correlations: FloatVector,
-        rows: int,
-        kinds: ColumnKinds,
-        settings: EvidenceSettings,
+        self, correlations: FloatVector, rows: int, kinds: ColumnKinds, settings: EvidenceSettings
     ) -> None:
         super().__init__(settings, kinds)
         self._correlations = correlations
@@ -223,6 +215,13 @@ def common_units(kinds: ColumnKinds) -> IndexArray:
     """Compute the power of two nearest to the typical spread, or to the size without any spread."""
     exponent = np.where(np.isnan(kinds.spread), np.nan_to_num(kinds.size), kinds.spread)
     return np.rint(exponent).astype(np.int64)
+
+
+def common_scales(kinds: ColumnKinds) -> tuple[bytes, bytes]:
+    """Packed origins and units of all columns, as questions have them; 0 of categories."""
+    discrete = kinds.categories > 0
+    origins = pack_floats(np.where(discrete, 0.0, common_origins(kinds)))
+    return origins, pack_integers(np.where(discrete, 0, common_units(kinds)))
 
 
 def open_pooled(

@@ -17,13 +17,13 @@ from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import ODDS, of_correlation, of_log_odds, per_units
 from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
 from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
-from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.evidence.pooled_moments import common_scales, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.disclosure import joined
-from cipherdag.questions.encodings import by_block, pack_integers
+from cipherdag.questions.encodings import by_block, pack_floats
 from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns, SmallCells
 from cipherdag.questions.question import Question
@@ -31,12 +31,7 @@ from cipherdag.questions.regression_steps import RegressionSteps, pack_models, v
 from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import normal_scores
-from cipherdag.statistics.regression_fits import (
-    Fit,
-    effect_of,
-    first_fit,
-    likelihood_ratio,
-)
+from cipherdag.statistics.regression_fits import Fit, effect_of, first_fit, likelihood_ratio
 from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
 
 Fitting = Generator[Question, FloatVector, list[FloatVector]]
@@ -105,11 +100,7 @@ class RegressionTests(CachedFederatedCITest):
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
         self._tables = PooledTables(kinds, max_rows=settings.max_rows)
-        discrete = kinds.categories > 0
-        origins = np.where(discrete, 0.0, common_origins(kinds))
-        units = np.where(discrete, 0, common_units(kinds))
-        self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
-        self._exponents, self._units = units, pack_integers(units)
+        self._origins, self._units = common_scales(kinds)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
         self._warm_starts: dict[int, WarmStarts] = {}
 
@@ -162,7 +153,7 @@ class RegressionTests(CachedFederatedCITest):
             return None if estimate is None else of_correlation(*estimate)
         if self._categories[other]:
             return of_log_odds(*estimate, ODDS)
-        log_odds, deviation = np.ldexp(estimate, -self._exponents[other]).tolist()
+        log_odds, deviation = np.ldexp(estimate, -common_units(self._kinds)[other]).tolist()
         return per_units(log_odds, deviation)
 
     def _permitted(
@@ -222,7 +213,7 @@ class RegressionTests(CachedFederatedCITest):
                     units=self._units,
                     lengths=lengths,
                     members=members,
-                    coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
+                    coefficients=pack_floats(proposed),
                     max_rows=self._settings.max_rows,
                     site_effect=self._settings.site_effect,
                     ordered=tuple(sorted(self._ordered)),

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.evidence.pooled_moments import common_scales
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
+from cipherdag.questions.encodings import pack_blocks, require_possible, segments
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import ANGLE_NOISE_SE, MARKS, SiteDifferences, shares_of
-from cipherdag.questions.threshold import (
-    sum_with_threshold,
-)
+from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.statistics.p_values import corrected
 
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
@@ -151,12 +149,11 @@ def _question(
         for size in range(largest + 1)
     ]
     counts, members = pack_blocks(blocks)
-    discrete = kinds.categories > 0
-    origins = np.where(discrete, 0.0, common_origins(kinds))
+    origins, units = common_scales(kinds)
     return SiteDifferences(
         categories=tuple(kinds.categories.tolist()),
-        origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
-        units=pack_integers(np.where(discrete, 0, common_units(kinds))),
+        origins=origins,
+        units=units,
         counts=counts,
         members=members,
         max_rows=max_rows,

@@ -27,20 +27,11 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.fedboss.compared_scores import ComparedScores
 from cipherdag.algorithms.fedboss.compared_search import ClassSearch, start_of
-from cipherdag.algorithms.fedboss.grow_shrink import (
-    GrowShrinkTrees,
-    edge_worths,
-    search_jointly,
-)
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, edge_worths, search_jointly
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.moment_search import best_by_moments
 from cipherdag.algorithms.fedboss.order_search import best_of_starts
-from cipherdag.algorithms.fedboss.report import (
-    FedBOSSOutcome,
-    concluded,
-    graphs_that_fit,
-    reported,
-)
+from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, graphs_that_fit, reported
 from cipherdag.algorithms.fedboss.set_sources import DISCOUNT, SetPenalty
 from cipherdag.algorithms.fedboss.settings import (
     LARGEST_TABLE,

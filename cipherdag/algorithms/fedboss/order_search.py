@@ -173,10 +173,7 @@ class _Converged:
 
 
 def best_of_starts(
-    trees: GrowShrinkTrees,
-    order: Sequence[int],
-    restarts: int,
-    rng: np.random.Generator,
+    trees: GrowShrinkTrees, order: Sequence[int], restarts: int, rng: np.random.Generator
 ) -> Generator[Question, FloatVector, BestGraph]:
     """The best graph of a search from an order and of restarts from the best graph so far."""
     (best,) = yield from search_jointly(trees, [_converged(trees, order)])

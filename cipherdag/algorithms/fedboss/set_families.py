@@ -65,13 +65,7 @@ class SetFamilies(ABC):
     """
 
     def __init__(
-        self,
-        levels: Sequence[int],
-        *,
-        bits: int,
-        per_parent: int,
-        max_cells: int,
-        max_parents: int,
+        self, levels: Sequence[int], *, bits: int, per_parent: int, max_cells: int, max_parents: int
     ) -> None:
         self.n_variables = len(levels)
         self.bits = bits

@@ -26,7 +26,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
-from cipherdag.questions.encodings import require_possible, segments
+from cipherdag.questions.encodings import pack_floats, require_possible, segments
 from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,
     LOGIT_BOUND,
@@ -38,7 +38,6 @@ from cipherdag.questions.local_beliefs import (
     binary_graph,
     edge_probability,
     from_off_diagonal,
-    pack_beliefs,
 )
 from cipherdag.questions.question import Asking
 
@@ -200,7 +199,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
                 n_variables=n_variables,
                 round=number,
                 seed=seed,
-                belief=b"" if last is None else pack_beliefs(last),
+                belief=b"" if last is None else pack_floats(last),
                 method=self.method,
                 intervention_type=self.intervention_type,
                 training=self.training,

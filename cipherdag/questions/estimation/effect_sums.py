@@ -16,7 +16,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Quantity, once_more, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.estimation.effect_stages import (
     STAGES,
     ArmMeans,
@@ -286,7 +286,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
             return {}
         models = stage.models if isinstance(stage, ModelSteps) else self.needed
         ends = np.cumsum([self.size(model) for model in models])
-        parts = np.split(_unpacked(stage.coefficients), ends[:-1])
+        parts = np.split(unpack_floats(stage.coefficients), ends[:-1])
         return dict(zip(models, parts, strict=False))
 
     @property
@@ -300,13 +300,15 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     def influences(self) -> FloatVector:
         """The influence in the stage `Variance`, shape (estimates, numbers)."""
         assert isinstance(self.stage, Variance), "no other stage has influence functions"
-        return _unpacked(self.stage.influence).reshape(self.estimates, -1)
+        return unpack_floats(self.stage.influence).reshape(self.estimates, -1)
 
     def inverse(self, model: int) -> FloatVector:
         """The inverse of minus a Hessian of the outcome in the stage `Variance`, (m, m)."""
         assert isinstance(self.stage, Variance), "no other stage has inverses"
         size = self.size(model)
-        return _unpacked(self.stage.inverses).reshape(-1, size, size)[self.of_outcome.index(model)]
+        return unpack_floats(self.stage.inverses).reshape(-1, size, size)[
+            self.of_outcome.index(model)
+        ]
 
     @property
     def derivatives(self) -> tuple[int, int]:
@@ -383,14 +385,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         return np.full(self.n_values, bool(parts.all()))
 
 
-def _unpacked(numbers: bytes) -> FloatVector:
-    return np.frombuffer(numbers, dtype="<f8").astype(np.float64)
-
-
 def _check_numbers(numbers: bytes, length: int) -> None:
     fits = len(numbers) == 8 * length
     _require(fits, "the packed coefficients do not have the length of the models")
-    _require(bool(np.isfinite(_unpacked(numbers)).all()), "coefficients must be finite")
+    _require(bool(np.isfinite(unpack_floats(numbers)).all()), "coefficients must be finite")
 
 
 def _require(holds: bool, said: str) -> None:

@@ -8,7 +8,13 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, OnScales, finest_grid, moment_encoding
+from cipherdag.questions.encodings import (
+    Encoding,
+    OnScales,
+    finest_grid,
+    moment_encoding,
+    unpack_floats,
+)
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
@@ -102,7 +108,7 @@ class _InBins:
 
     def edge_array(self) -> FloatVector:
         """The upper edge of every bin, shape (B,)."""
-        return np.frombuffer(self.edges, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.edges)
 
     @property
     def n_bins(self) -> int:
@@ -294,7 +300,7 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     def coefficient_array(self) -> FloatVector:
         """The coefficients, shape (m,)."""
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.coefficients)
 
     @property
     def label(self) -> str:

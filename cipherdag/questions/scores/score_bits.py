@@ -12,13 +12,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.disclosure import (
-    LARGEST_USUAL_LEVEL,
-    Disclosure,
-    Quantity,
-    bits,
-    joined,
-)
+from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
 from cipherdag.questions.scores.score_sums import (
     MOST_SCORE,
     MOST_SITE_SCORE,
