@@ -49,25 +49,17 @@ NAMED_ONCE = "; adjust names neither treatment nor outcome, which are in it anyw
 
 @dataclass(frozen=True, slots=True)
 class EffectOutcome:
-    """The effects, by position.
-
-    Attributes:
-        adjust: Positions of the variables in each adjustment set.
-        parents: Causes of the treatment in the DAGs that each set is for; None for a single set.
-        all_rows: How many rows the sites hold.
-        left_out: Tests whether rows that miss a value differ.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
+    """The effects, by position."""
 
     treatment: int
     outcome: int
     estimator: Estimator
     effects: tuple[AdjustedEffect, ...]
-    adjust: tuple[tuple[int, ...], ...]
-    parents: tuple[tuple[int, ...] | None, ...]
-    all_rows: int
-    left_out: tuple[LeftOut, ...]
-    of_patients: Mapping[str, Any] = field(default_factory=dict)
+    adjust: tuple[tuple[int, ...], ...]  # of each set
+    parents: tuple[tuple[int, ...] | None, ...]  # of the treatment in its DAGs; None of one set
+    all_rows: int  # how many rows the sites hold
+    left_out: tuple[LeftOut, ...]  # whether rows that miss a value differ
+    of_patients: Mapping[str, Any] = field(default_factory=dict)  # as `ColumnKinds` has them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -54,31 +54,19 @@ LEAST_LEFT_OUT = 1e-6
 
 @dataclass(slots=True)
 class Estimation:
-    """The estimation given one adjustment set.
-
-    Attributes:
-        reference: The arm that others are compared with.
-        leave_out: Whether sites that may not contribute are left out.
-        between: Whether the effects within each site are combined, too.
-        overlap: Whether propensities are counted.
-        unchanged: For a refutation, the estimation on unchanged rows; its sites are counted first.
-        first: Whether shares are of the outcome's first category, not of its second.
-        fits: The models so far, by number.
-        contributing: How many sites contribute, once they are enough.
-        small: Whether small counts at some site stop it.
-    """
+    """The estimation given one adjustment set."""
 
     question: EffectSums
     facts: Facts
-    reference: int
-    leave_out: bool
-    between: bool
-    overlap: bool = True
-    unchanged: Estimation | None = None
-    first: bool = False
-    fits: dict[int, Fit] = field(default_factory=dict)
-    contributing: int = 0
-    small: bool = False
+    reference: int  # the arm that others are compared with
+    leave_out: bool  # whether sites that may not contribute are left out
+    between: bool  # whether the effects within each site are combined, too
+    overlap: bool = True  # whether propensities are counted
+    unchanged: Estimation | None = None  # of a refutation: its sites are counted first
+    first: bool = False  # whether shares are of the outcome's first category, not of its second
+    fits: dict[int, Fit] = field(default_factory=dict)  # the models so far, by number
+    contributing: int = 0  # how many sites contribute, once they are enough
+    small: bool = False  # whether small counts at some site stop it
     _sites: int = 0
 
     def run(self) -> Estimating:

@@ -37,21 +37,13 @@ LEAST_CAUSED = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PossibleSet:
-    """One set of variables to adjust for.
+    """One set of variables to adjust for."""
 
-    Attributes:
-        adjust: Their names.
-        parents: The treatment's direct causes in the DAGs that need this set; None of an only set.
-        n_dags: Number of these DAGs, if known.
-        why: Empty, or why there is nothing to estimate in them.
-        share: The share of a sample of graphs that say so; None without a sample.
-    """
-
-    adjust: Names = ()
-    parents: Names | None = None
-    n_dags: int | None = None
-    why: str = ""
-    share: float | None = None
+    adjust: Names = ()  # their names
+    parents: Names | None = None  # the treatment's direct causes in these DAGs; None of an only set
+    n_dags: int | None = None  # number of the DAGs that need this set, if known
+    why: str = ""  # empty, or why there is nothing to estimate in them
+    share: float | None = None  # of a sample of graphs that say so; None without a sample
 
 
 def read_sets(text: str) -> tuple[PossibleSet, ...]:

@@ -16,29 +16,20 @@ SECOND_ALPHA = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSettings:
-    """An `EvidenceSettings` holds the options of the tests of a run.
-
-    Attributes:
-        max_cells: Largest contingency table that is asked for.
-        site_effect: Whether regressions have constants per site.
-        interactions: Whether the variables that regressions condition on interact.
-        min_contributors: How many sites have to contribute to a test whose sums are disclosed.
-        ranked: Whether strengths of dependence are stored, which takes 16 bytes per pair.
-        visits: Most rows of a patient at any site; 1 where every row is a person.
-    """
+    """An `EvidenceSettings` holds the options of the tests of a run."""
 
     spec: CITestSpec
     n_variables: int
-    max_cells: int = 4096
+    max_cells: int = 4096  # of a contingency table that is asked for
     max_rows: int = 1 << 20
-    site_effect: bool = False
-    interactions: bool = False
+    site_effect: bool = False  # whether regressions have constants per site
+    interactions: bool = False  # whether what regressions condition on interacts
     present: Presence = field(default_factory=lambda: Presence(0))
-    min_contributors: int = 1
+    min_contributors: int = 1  # sites that have to contribute to a test whose sums are disclosed
     measured: Measured = field(default_factory=Measured)
     determined: Determined = NOTHING
-    ranked: bool = False
-    visits: int = 1
+    ranked: bool = False  # whether strengths are stored, which takes 16 bytes per pair
+    visits: int = 1  # most rows of a patient at any site; 1 where every row is a person
 
 
 def with_second_alpha(settings: EvidenceSettings) -> EvidenceSettings:

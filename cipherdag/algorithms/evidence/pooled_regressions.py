@@ -48,13 +48,9 @@ Models of equal keys use the same rows.
 
 @dataclass(slots=True)
 class WarmStarts:
-    """`WarmStarts` stores finished fits without interactions, from which other fits can start.
+    """`WarmStarts` stores finished fits without interactions, from which other fits can start."""
 
-    Attributes:
-        misses: Whether some row misses a value of a variable.
-    """
-
-    misses: Callable[[int], bool]
+    misses: Callable[[int], bool]  # whether some row misses a value of a variable
     _fits: dict[RowsKey, dict[frozenset[int], Fit]] = field(default_factory=dict)
 
     def add(self, fit: Fit) -> None:

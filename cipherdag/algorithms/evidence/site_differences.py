@@ -34,20 +34,12 @@ SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
 
 @dataclass(frozen=True, slots=True)
 class SiteDifference:
-    """A `SiteDifference` is the test of whether one variable differs between the sites.
+    """A `SiteDifference` is the test of whether one variable differs between the sites."""
 
-    Attributes:
-        variable: Position of the variable.
-        given: Positions of its neighbours, where it is compared given these.
-        p_value: p-value of equal shares at all sites, corrected for the number of shares
-            (Bonferroni); NaN where too few sites or rows could be compared.
-        coded: Whether some site repeats one value that is far from all others.
-    """
-
-    variable: int
-    given: tuple[int, ...]
-    p_value: float
-    coded: bool = False
+    variable: int  # its position
+    given: tuple[int, ...]  # positions of its neighbours, where it is compared given these
+    p_value: float  # of equal shares at all sites (Bonferroni); NaN where it was not compared
+    coded: bool = False  # whether some site repeats one value that is far from all others
 
 
 def differing(tests: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDifference, ...]:

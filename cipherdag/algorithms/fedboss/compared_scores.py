@@ -40,28 +40,18 @@ Comparing = Generator[Question, FloatVector, None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a graph: some of its families are replaced.
+    """A change of a graph: some of its families are replaced."""
 
-    Attributes:
-        new: The families that are added.
-        old: The families that are removed.
-    """
-
-    new: tuple[Family, ...]
-    old: tuple[Family, ...]
+    new: tuple[Family, ...]  # the families that are added
+    old: tuple[Family, ...]  # the families that are removed
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The gain of a change in the form in which it is compared.
+    """The gain of a change in the form in which it is compared."""
 
-    Attributes:
-        sets: Pairs of a set's bit mask and the coefficient of its likelihood, not 0; ascending.
-        constant: The term that is added, in units of the score's grid.
-    """
-
-    sets: tuple[tuple[int, int], ...]
-    constant: int
+    sets: tuple[tuple[int, int], ...]  # bit mask of a set, coefficient of its likelihood; ascending
+    constant: int  # the term that is added, in units of the score's grid
 
     @classmethod
     def of(cls, sets: Counter[int], constant: int) -> Gain:

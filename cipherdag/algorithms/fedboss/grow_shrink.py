@@ -40,17 +40,11 @@ NO_GRAPH = 1 << 200
 
 
 class FamilyScores(Protocol):
-    """Scores of families in whole numbers, larger is better, whatever they are computed from.
+    """Scores of families in whole numbers, larger is better, whatever they are computed from."""
 
-    Attributes:
-        n_variables: Number of variables, p.
-        least: Least gain of a step.
-        bits: Scores are in units of 2**-bits nats.
-    """
-
-    n_variables: int
-    least: int
-    bits: int
+    n_variables: int  # number of variables, p
+    least: int  # least gain of a step
+    bits: int  # scores are in units of 2**-bits nats
 
     def score(self, v: int, parents: int) -> int | None:
         """The score of a family; None where it has to be asked for, or cannot be."""
@@ -64,32 +58,20 @@ class FamilyScores(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BestGraph:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        dag: The best graph.
-        curve: The best score, on the grid, after every start or phase of the search.
-    """
-
-    dag: Dag
-    curve: tuple[int, ...]
+    dag: Dag  # the best graph
+    curve: tuple[int, ...]  # the best score, on the grid, after every start or phase of the search
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The parents of a variable, found among some candidates.
+    """The parents of a variable, found among some candidates."""
 
-    Attributes:
-        score: Score of the family.
-        parents: Bit mask of the parents.
-        grown: Bit mask of the parents before any was removed.
-        watched: Bit mask of other variables that would change the parents as candidates.
-    """
-
-    score: int
-    parents: int
-    grown: int
-    watched: int
+    score: int  # score of the family
+    parents: int  # bit mask of the parents
+    grown: int  # bit mask of the parents before any was removed
+    watched: int  # bit mask of other variables that would change the parents as candidates
 
 
 @dataclass(slots=True)

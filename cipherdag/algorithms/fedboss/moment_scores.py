@@ -30,31 +30,18 @@ SHARE_BITS = 36
 
 @dataclass(slots=True)
 class Fit:
-    """A family, and the steps from it that raise the score; the last fields are set when needed.
+    """A family, and the steps from it that raise the score; the last fields are set when needed."""
 
-    Attributes:
-        parents: Bit mask of the parents.
-        better: Bit mask of the candidates: variables that would raise the score as one more parent.
-        variance: Variance of the variable given its parents.
-        candidates: Positions of the candidates, ascending.
-        shares: Variance that each candidate would explain.
-        swept: The parents that the others do not determine.
-        losses: Minus the variance that only this parent explains, for each of `swept`.
-        best: The candidates, best first, once `MomentScores.ranked` was called.
-        score: Score of the family, once `MomentScores.settled` was called.
-        worst: The parent without which the score is highest, if higher; else -1. Set with `score`.
-    """
-
-    parents: int
-    better: int
-    variance: float
-    candidates: IndexArray
-    shares: FloatVector
-    swept: IndexArray
-    losses: FloatVector
-    best: tuple[int, ...] | None = None
-    score: int | None = None
-    worst: int = -1
+    parents: int  # bit mask of the parents
+    better: int  # bit mask of the candidates, which would raise the score as one more parent
+    variance: float  # of the variable given its parents
+    candidates: IndexArray  # their positions, ascending
+    shares: FloatVector  # variance that each candidate would explain
+    swept: IndexArray  # the parents that the others do not determine
+    losses: FloatVector  # minus the variance that each of ``swept`` alone explains
+    best: tuple[int, ...] | None = None  # the candidates, best first, once ranked
+    score: int | None = None  # of the family, once settled
+    worst: int = -1  # the parent without which the score is highest, if higher; set with ``score``
 
 
 class MomentScores:

@@ -34,19 +34,12 @@ MOST_STARTS = 10
 
 @dataclass(slots=True)
 class _Parents:
-    """A variable's parents.
+    """A variable's parents."""
 
-    Attributes:
-        score: Score of the family; far less where a required parent is missing.
-        mask: Bit mask of the parents.
-        better: Bit mask of those that would raise the score as one parent more.
-        near: A regression on these parents, or on some that the search met just before.
-    """
-
-    score: int
-    mask: int
-    better: int
-    near: Regression
+    score: int  # score of the family; far less where a required parent is missing
+    mask: int  # bit mask of the parents
+    better: int  # bit mask of those that would raise the score as one parent more
+    near: Regression  # a regression on these parents, or on some that the search met just before
 
 
 @dataclass(slots=True)

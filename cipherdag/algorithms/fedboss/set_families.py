@@ -28,17 +28,11 @@ FEW = 2
 
 @dataclass(slots=True)
 class Budget:
-    """Rounds and values of a site that are left.
+    """Rounds and values of a site that are left."""
 
-    Attributes:
-        rounds: How many rounds; None for any number.
-        values: How many values; None for any number.
-        refused: Whether a round was not asked since it exceeded what was left.
-    """
-
-    rounds: int | None
-    values: int | None
-    refused: bool = False
+    rounds: int | None  # how many rounds; None for any number
+    values: int | None  # how many values; None for any number
+    refused: bool = False  # whether a round was not asked since it exceeded what was left
 
     def spend(self, *, rounds: int, values: int) -> bool:
         """Subtract rounds and values if both are left; else set `refused`. Whether they were."""

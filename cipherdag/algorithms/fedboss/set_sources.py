@@ -111,17 +111,11 @@ def _in_no_other(masks: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class SetPenalty:
-    """The penalty of a set of variables, by how many parameters its model has over all rows.
+    """The penalty of a set of variables, by how many parameters its model has over all rows."""
 
-    Attributes:
-        categories: Number of categories of every variable, 0 of a number, shape (p,).
-        score: The score of categories; it gives the penalty of a table.
-        penalty: How many times ln(n) / 2 a parameter of numbers costs.
-    """
-
-    categories: IndexArray
-    score: SetScore
-    penalty: float
+    categories: IndexArray  # number of categories of every variable, 0 of a number, shape (p,)
+    score: SetScore  # the score of categories; it gives the penalty of a table
+    penalty: float  # how many times ln(n) / 2 a parameter of numbers costs
 
     def __call__(self, mask: int) -> int:
         """The penalty on the score's grid, 0 or less."""

@@ -57,17 +57,11 @@ class SubsetFilter:
 
 @dataclass(frozen=True, slots=True)
 class GroupGraph:
-    """The graph of FCI among the variables of a group; positions are those among all variables.
+    """The graph of FCI among the variables of a group; positions are those among all variables."""
 
-    Attributes:
-        local: Its PAG.
-        sepsets: A separating set of every pair x < z without an edge, and its p-value.
-        weakest: Of every edge x < z the test of largest p-value.
-    """
-
-    local: LocalPAG
-    sepsets: dict[Pair, tuple[frozenset[int], float]]
-    weakest: dict[Pair, MaxPValueTest]
+    local: LocalPAG  # its PAG
+    sepsets: dict[Pair, tuple[frozenset[int], float]]  # of pairs x < z without an edge; p-values
+    weakest: dict[Pair, MaxPValueTest]  # of every edge x < z the test of largest p-value
 
 
 def of_groups(

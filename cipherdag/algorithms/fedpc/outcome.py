@@ -22,18 +22,11 @@ from cipherdag.graphs.orientation import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerVotes:
-    """The votes of one layer, summed over the sites.
+    """The votes of one layer, summed over the sites."""
 
-    Attributes:
-        pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
-        votes: How many sites keep each edge, shape (E,).
-        voters: How many sites voted, as they could test the edge, shape (E,); 0 where too few
-            could, so that no votes were opened.
-    """
-
-    pairs: IndexArray
-    votes: IndexArray
-    voters: IndexArray
+    pairs: IndexArray  # the edges that the layer began with, x < z in order, shape (E, 2)
+    votes: IndexArray  # how many sites keep each edge, shape (E,)
+    voters: IndexArray  # how many could test it, (E,); 0 where too few: no votes were opened
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -51,19 +51,12 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class GraphCheckOutcome:
-    """The results of the tests by position.
+    """The results of the tests by position."""
 
-    Attributes:
-        tests: The tests, as (x, y, s1, ..., sl).
-        p_values: P-value of every test, NaN where it could not be done, shape (n,).
-        effects: Effect size of every test; None where there is none.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
-
-    tests: tuple[Triplet, ...]
-    p_values: FloatVector
-    effects: tuple[EffectSize | None, ...]
-    of_patients: Mapping[str, Any]
+    tests: tuple[Triplet, ...]  # the tests, as (x, y, s1, ..., sl)
+    p_values: FloatVector  # p-value of every test, NaN where it could not be done, shape (n,)
+    effects: tuple[EffectSize | None, ...]  # effect size of every test; None where there is none
+    of_patients: Mapping[str, Any]  # the details on rows that are visits, as `ColumnKinds` has them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

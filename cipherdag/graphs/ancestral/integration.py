@@ -35,18 +35,12 @@ class LocalPAG:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Integration:
-    """The PAGs that fit.
-
-    Attributes:
-        complete: Whether these are all PAGs that fit.
-        looked_at: How many graphs were looked at, including those decided in part.
-        entailed: What `entailed` gives without a search, shape (p, p).
-    """
+    """The PAGs that fit."""
 
     pags: tuple[Endpoints, ...]
-    complete: bool
-    looked_at: int
-    entailed: Endpoints
+    complete: bool  # whether these are all PAGs that fit
+    looked_at: int  # how many graphs were looked at, including those decided in part
+    entailed: Endpoints  # what `entailed` gives without a search, shape (p, p)
 
     @property
     def common(self) -> Endpoints:
