@@ -49,24 +49,16 @@ class Predicates:
 
     Terms stand in ascending order of comparison and words, each once.
 
-    Attributes:
-        lowest: Least sum of every word over all sites, at most 0, shape (words,).
-        highest: Largest one, at least 0, shape (words,).
-        sizes: Comparisons of every test, at least 1, shape (tests,).
-        quadratic: Rows i, j, k >= j, c: c x_j x_k in comparison i, c not 0, shape (terms, 4).
-        linear: Rows i, j, c: c x_j in comparison i, c not 0, shape (terms, 3).
-        constants: Constant of every comparison, shape (comparisons,).
-
     Raises:
         ParameterError: A shape, order, bound or index is none of these, or a form may reach 2**62.
     """
 
-    lowest: IntegerVector
-    highest: IntegerVector
-    sizes: IntegerVector
-    quadratic: IntegerMatrix
-    linear: IntegerMatrix
-    constants: IntegerVector
+    lowest: IntegerVector  # least sum of every word over all sites, at most 0, shape (words,)
+    highest: IntegerVector  # largest one, at least 0, shape (words,)
+    sizes: IntegerVector  # comparisons of every test, at least 1, shape (tests,)
+    quadratic: IntegerMatrix  # i, j, k >= j, c: c x_j x_k in comparison i, c not 0, (terms, 4)
+    linear: IntegerMatrix  # i, j, c: c x_j in comparison i, c not 0, shape (terms, 3)
+    constants: IntegerVector  # of every comparison, shape (comparisons,)
 
     def __post_init__(self) -> None:
         for name, columns in _COLUMNS.items():

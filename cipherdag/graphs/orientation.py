@@ -219,21 +219,13 @@ _RULES = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassOfDags:
-    """A class of DAGs over p variables, and how it differs from the tests.
+    """A class of DAGs over p variables, and how it differs from the tests."""
 
-    Attributes:
-        arcs: Its CPDAG, or with knowledge its maximal PDAG, shape (p, p).
-        dag: A DAG of the class that agrees with background knowledge, shape (p, p).
-        set_aside: Colliders, by the tests, that the class does not have.
-        forced: Colliders of the class that the tests deny or do not decide.
-        dropped: Edges (x, z), x < z, left out as knowledge puts them on a cycle of arrows.
-    """
-
-    arcs: BoolMatrix
-    dag: BoolMatrix
-    set_aside: tuple[Triple, ...] = ()
-    forced: tuple[Triple, ...] = ()
-    dropped: tuple[tuple[int, int], ...] = ()
+    arcs: BoolMatrix  # its CPDAG, or with knowledge its maximal PDAG, shape (p, p)
+    dag: BoolMatrix  # a DAG of the class that agrees with background knowledge, shape (p, p)
+    set_aside: tuple[Triple, ...] = ()  # colliders, by the tests, that the class does not have
+    forced: tuple[Triple, ...] = ()  # those of the class that the tests deny or do not decide
+    dropped: tuple[tuple[int, int], ...] = ()  # edges x < z that knowledge has on a cycle of arrows
 
 
 def class_of(

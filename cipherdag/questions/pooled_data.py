@@ -170,36 +170,20 @@ class Columns(Question, frozen=True, tag="columns"):
 
 @dataclass(frozen=True, slots=True)
 class ColumnKinds:
-    """Types and hints of location and scale of the columns over all sites, arrays of shape (p,).
+    """Types and hints of location and scale of the columns over all sites, arrays of shape (p,)."""
 
-    Attributes:
-        rows: Rows of all sites.
-        categories: Number of categories; 0 for a continuous variable.
-        location: Mean hint of location.
-        spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
-        size: Mean binary logarithm of the largest value at sites without a spread; NaN if all 0.
-        incomplete: Whether some site misses a value.
-        restricted: Whether some site restricts small counts.
-        ordered: Whether there are three or more categories in an order; False where not asked.
-        few: Whether some site that restricts small counts has numbers of few values, whose exact
-            sums are counts; False where not asked.
-        patients: Whose rows they are; 0 where every row is a person.
-        visits: Most rows of a patient at any site.
-        complete: Whether rows that miss a value are not counted.
-    """
-
-    rows: int
-    categories: IndexArray
-    location: FloatVector
-    spread: FloatVector
-    size: FloatVector
-    incomplete: BoolVector
-    restricted: bool
-    ordered: BoolVector
-    few: BoolVector
-    patients: int = 0
-    visits: int = 1
-    complete: bool = False
+    rows: int  # rows of all sites
+    categories: IndexArray  # number of categories; 0 for a continuous variable
+    location: FloatVector  # mean hint of location
+    spread: FloatVector  # mean binary logarithm of the standard deviation; NaN where none has any
+    size: FloatVector  # that of the largest value at sites without a spread; NaN if all are 0
+    incomplete: BoolVector  # whether some site misses a value
+    restricted: bool  # whether some site restricts small counts
+    ordered: BoolVector  # whether three or more categories have an order; False if not asked
+    few: BoolVector  # whether numbers of few values tell counts some site restricts; as ``ordered``
+    patients: int = 0  # whose rows they are; 0 where every row is a person
+    visits: int = 1  # most rows of a patient at any site
+    complete: bool = False  # whether rows that miss a value are not counted
 
     @property
     def repeats(self) -> bool:

@@ -225,16 +225,12 @@ class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
 
 
 class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
-    """Asks whether the first candidate that attains ``peaks`` precedes each threshold.
-
-    Attributes:
-        peaks: Packed best scores over all sites, shape (G,), as found before.
-    """
+    """Asks whether the first candidate that attains ``peaks`` precedes each threshold."""
 
     discloses = of_one(Quantity.BEST_SET)
     resamplable = True
 
-    peaks: bytes
+    peaks: bytes  # packed best scores over all sites, shape (G,), as found before
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -85,14 +85,11 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
 
     Each power from 1 on opens a bit; 1 says that the sum is at least as large. Strengths are then
     compared on a grid that fits them: a G2 times rows may be a number of 45 bits.
-
-    Attributes:
-        question: The pairs, tests given nothing.
     """
 
     discloses = bits(Quantity.SCALE)
 
-    question: WeightedEvidence
+    question: WeightedEvidence  # the pairs, tests given nothing
 
     def __post_init__(self) -> None:
         if len(self.question.counts) != 1:

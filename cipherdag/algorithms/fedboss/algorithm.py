@@ -13,7 +13,7 @@ discovery of DAGs using the best order score search and grow-shrink trees", Neur
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -200,7 +200,14 @@ class FedBOSS(ScoreSettings):
             run = self._run_on_bits
         else:
             run = self._run_on_sums
-        return (yield from run(facts, columns, constraints, resampled=resampled))
+        outcome = yield from run(facts, columns, constraints, resampled=resampled)
+        return replace(
+            outcome,
+            constraints=constraints,
+            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
+            rows=columns.rows,
+            of_patients=columns.of_patients,
+        )
 
     def _run_on_bits(
         self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
@@ -245,10 +252,6 @@ class FedBOSS(ScoreSettings):
             by_tests=by_tests,
             compared=scores.n_compared,
             cut_short=budget.refused,
-            constraints=constraints,
-            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
-            rows=columns.rows,
-            of_patients=columns.of_patients,
         )
 
     def _class_of(self, dag: Dag, constraints: Constraints) -> BoolMatrix:
@@ -287,10 +290,6 @@ class FedBOSS(ScoreSettings):
             effects=scores.effects(best.dag) if isinstance(scores, MomentScores) else {},
             sets=dict(scores.tally),
             cut_short=budget.refused,
-            constraints=constraints,
-            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
-            rows=columns.rows,
-            of_patients=columns.of_patients,
             differences=(*marginal, *given),
             moments=scores if isinstance(scores, MomentScores) else None,
         )

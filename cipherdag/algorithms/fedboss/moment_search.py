@@ -123,11 +123,6 @@ class MomentOrder:
         """The graph: everyone's parents."""
         return tuple(parents.mask for parents in self._parents)
 
-    @property
-    def total(self) -> int:
-        """The score of the graph."""
-        return sum(parents.score for parents in self._parents)
-
     def run(self) -> None:
         """Move variables until no move gains enough."""
         better = True

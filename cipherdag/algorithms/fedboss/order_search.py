@@ -48,16 +48,6 @@ class OrderSearch:
         self._traces: list[Trace] = []
 
     @property
-    def order(self) -> tuple[int, ...]:
-        """The order found."""
-        return tuple(self._order)
-
-    @property
-    def total(self) -> int:
-        """The score of the graph."""
-        return sum(trace.score for trace in self._traces)
-
-    @property
     def dag(self) -> Dag:
         """The graph: everyone's parents."""
         return tuple(trace.parents for trace in self._traces)

@@ -7,7 +7,7 @@ a site knows what it intervened on. The sites' half is `sites.compute.beliefs`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -193,7 +193,10 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     def _question(
         self, n_variables: int, number: int, seed: int, last: FloatMatrix | None
     ) -> LocalBeliefs:
-        how = self.averaging
+        shared = asdict(self.averaging)
+        del shared["every_round"]
+        if self.averaging.reference == "code":
+            shared["prior_weight"] = 0.0
         try:
             return LocalBeliefs(
                 n_variables=n_variables,
@@ -203,15 +206,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
                 method=self.method,
                 intervention_type=self.intervention_type,
                 training=self.training,
-                reference=how.reference,
-                aggregation=how.aggregation,
-                start=how.start,
-                prior_weight=how.prior_weight if how.reference == "paper" else 0.0,
-                sharpness=how.sharpness,
-                full_mass=how.full_mass,
-                reach=how.reach,
-                decay=how.decay,
-                least_weight=how.least_weight,
+                **shared,
             )
         except ValueError as error:
             raise ParameterError(str(error)) from error

@@ -33,18 +33,11 @@ SHAPE = 1.5  # width over height that packing aims at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Positions of boxes and courses of edges.
+    """Positions of boxes, and courses of edges, which leave and arrive vertically."""
 
-    Attributes:
-        centres: Centre of every box, shape (p, 2).
-        routes: For every edge (i, j), i above j, its course from box i down to box j as cubic
-            Bezier curves: control points, shape (3 k + 1, 2). It leaves and arrives vertically.
-        size: Width and height of the drawing.
-    """
-
-    centres: FloatArray
-    routes: dict[tuple[int, int], FloatArray]
-    size: tuple[float, float]
+    centres: FloatArray  # centre of every box, shape (p, 2)
+    routes: dict[tuple[int, int], FloatArray]  # (i, j), i above j: Bezier curves, (3 k + 1, 2)
+    size: tuple[float, float]  # width and height of the drawing
 
 
 def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:

@@ -255,14 +255,6 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
     to the last, what one Newton step over the site's rows alone makes of it: 1 over the variance,
     that times the step, and times its square; and whether the site has events enough to tell. A
     site that restricts small counts perturbs steps by up to a quarter of their standard error.
-
-    Attributes:
-        predictors: Positions, in the order of the coefficients.
-        origins: Packed 64-bit floats: what is taken off each predictor; not used of a discrete one.
-        units: Packed binary exponents that it is then divided by, likewise.
-        coefficients: Packed 64-bit floats.
-        efron: Whether ties are taken as Efron does, or as Breslow.
-        by_site: Whether sites' coefficients are compared, and no step is asked for.
     """
 
     discloses = (*sums(Quantity.HAZARDS, Quantity.SITES), *coarse(Quantity.SITE_EFFECTS))
@@ -270,12 +262,12 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
     opt_in = True
     indivisible = True
 
-    predictors: tuple[int, ...]
-    origins: bytes
-    units: bytes
-    coefficients: bytes
-    efron: bool = True
-    by_site: bool = False
+    predictors: tuple[int, ...]  # positions, in the order of the coefficients
+    origins: bytes  # packed 64-bit floats: taken off each predictor; not used of a discrete one
+    units: bytes  # packed binary exponents that it is then divided by, likewise
+    coefficients: bytes  # packed 64-bit floats
+    efron: bool = True  # whether ties are taken as Efron does, or as Breslow
+    by_site: bool = False  # whether sites' coefficients are compared, and no step is asked for
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -352,10 +344,6 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
         Of the rows that end in each bin it follows how many have each category of each predictor,
         means and squares of numbers, and, as coefficients move, about how they are distributed; of
         few rows, each one's values.
-
-    Attributes:
-        model: The rows, predictors and coefficients.
-        edges: Packed 64-bit floats above 0, ascending.
     """
 
     discloses = sums(Quantity.EVENTS, Quantity.RISK_SETS, Quantity.SITES)
@@ -363,8 +351,8 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
     opt_in = True
     indivisible = True
 
-    model: HazardSteps
-    edges: bytes
+    model: HazardSteps  # the rows, predictors and coefficients
+    edges: bytes  # packed 64-bit floats above 0, ascending
 
     def __post_init__(self) -> None:
         self.check_edges()

@@ -43,10 +43,6 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
 
     Leaks:
         Exact sums over three sites have one solution in whole numbers: every site's tables.
-
-    Attributes:
-        counts: How many sets have 1, 2, ... variables.
-        members: Packed positions, as in `VariableSets`.
     """
 
     discloses = rounded(Quantity.LIKELIHOODS)
@@ -54,8 +50,8 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     by_patient = True
 
     n_variables: int
-    counts: tuple[int, ...]
-    members: bytes
+    counts: tuple[int, ...]  # how many sets have 1, 2, ... variables
+    members: bytes  # packed positions, as in `VariableSets`
     discount: int = 1
     max_rows: int = 1 << 20
 
@@ -93,22 +89,16 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
     A bit for every comparison: ``sum_s coefficient_s L_s + constant > 0``, where L_s is the summed
     log likelihood of set s on a grid of ``2**-grid_bits`` nats. The likelihoods are exact where a
     site restricts small counts, too: none of them leaves the computation.
-
-    Attributes:
-        grid_bits: The grid of likelihoods and constants.
-        largest: Largest size of one site's likelihood, on the grid; a larger one is cut to it.
-        terms: Rows of comparison, set and coefficient in ascending order, packed, shape (T, 3).
-        constants: Of every comparison, on the grid, packed, shape (B,).
     """
 
     discloses = bits(Quantity.HIGHER)
     by_patient = True
 
     question: LogLikelihoods
-    grid_bits: int
-    largest: int
-    terms: bytes
-    constants: bytes
+    grid_bits: int  # the grid of likelihoods and constants
+    largest: int  # largest size of one site's likelihood, on the grid; a larger one is cut to it
+    terms: bytes  # rows of comparison, set and coefficient in ascending order, packed, shape (T, 3)
+    constants: bytes  # of every comparison, on the grid, packed, shape (B,)
 
     def __post_init__(self) -> None:
         if not 0 <= self.grid_bits < SUM_BITS or not 0 < self.largest < 1 << SUM_BITS:

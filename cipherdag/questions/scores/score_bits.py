@@ -48,10 +48,6 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     Leaks:
         A bit may rest on one site's rows, where x and y vary at no other.
-
-    Attributes:
-        levels: Levels of every test, descending; none where only ``able`` is asked.
-        able: How many tests, from the first on, are also asked whether they can be done.
     """
 
     discloses = bits(
@@ -60,8 +56,8 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     by_patient = True
 
     question: RaoSums | Misfits
-    levels: tuple[float, ...]
-    able: int = 0
+    levels: tuple[float, ...]  # levels of every test, descending; none where only ``able`` is asked
+    able: int = 0  # how many tests, from the first on, are also asked whether they can be done
 
     def __post_init__(self) -> None:
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)

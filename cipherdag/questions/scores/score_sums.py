@@ -50,23 +50,14 @@ MOST_SITE_SCORE = 8.0
 
 
 class RaoScores(NamedTuple):
-    """The parts of an answer to `RaoSums`.
+    """The parts of an answer to `RaoSums`."""
 
-    Attributes:
-        scores: U of every component, shape (K,).
-        means: a of every test, shape (B,): of one component its null variance V.
-        spreads: f of every test of several components, shape (T,).
-        site_scores: The normal score of each test at the site by itself, shape (B,).
-        sites: 1 where the site has such a score, likewise.
-        rows: Rows less coefficients that the test has, likewise; 0 where it is not done.
-    """
-
-    scores: FloatVector
-    means: FloatVector
-    spreads: FloatVector
-    site_scores: FloatVector
-    sites: FloatVector
-    rows: FloatVector
+    scores: FloatVector  # U of every component, shape (K,)
+    means: FloatVector  # a of every test, shape (B,): of one component its null variance V
+    spreads: FloatVector  # f of every test of several components, shape (T,)
+    site_scores: FloatVector  # the normal score of each test at the site by itself, shape (B,)
+    sites: FloatVector  # 1 where the site has such a score, likewise
+    rows: FloatVector  # rows less coefficients that the test has, likewise; 0 where it is not done
 
 
 class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
