@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import IntegerMatrix, IntegerVector
 from cipherdag.errors import ParameterError
 
-LARGEST: Final = 1 << 62
-"""What no bound, coefficient or form reaches."""
+LARGEST: Final = 1 << 62  # what no bound, coefficient or form reaches
 MOST_COMPARISONS: Final = 1 << 18
 """Of one batch; its dealt keys must also fit into a message."""
 MOST_WORDS: Final = 1 << 20

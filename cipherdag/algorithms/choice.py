@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-FEWEST_FOR_SUMS = 3
-"""Least number of sites of which a sum hides each site's part from the others."""
+FEWEST_FOR_SUMS = 3  # least number of sites of which a sum hides each site's part from the others
 MOST_INCOMPLETE = 0.05
 """Up to this share of rows that miss a value at a site, an algorithm may leave such rows out."""
 

@@ -162,8 +162,7 @@ HEAD, FOOT = 4.0, 44.0
 LONGEST = 46
 ROUND = (1.0, 2.0, 5.0)
 FEWEST_ROUND, DECADES = 2, 3
-ROOM = 0.05
-"""Of the plot, beside the outermost ends."""
+ROOM = 0.05  # of the plot, beside the outermost ends
 
 
 @dataclass(frozen=True, slots=True)

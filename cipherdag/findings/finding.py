@@ -106,14 +106,12 @@ class Finding(ABC):
         dictionary: Names of categories and units; a result fills it from the schema.
     """
 
-    kind: ClassVar[str]
-    """What ``result.json`` calls the kind of finding."""
+    kind: ClassVar[str]  # what ``result.json`` calls the kind of finding
     template: ClassVar[str]
     tables: ClassVar[tuple[Table, ...]]
     promise: ClassVar[str] = ""
     """What a plan tells the people who approve it that the result will be, if anything."""
-    causal: ClassVar[bool] = True
-    """Whether it says what causes what."""
+    causal: ClassVar[bool] = True  # whether it says what causes what
 
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
     dictionary: DataDictionary = field(repr=False, compare=False, default_factory=DataDictionary)

@@ -35,8 +35,7 @@ from cipherdag.graphs.knowledge import Constraints
 
 DENSE_UP_TO = 256
 """Graphs of at most 256 variables are composed as matrices, larger ones row by row."""
-Triple = tuple[int, int, int]
-"""An unshielded triple x - y - z as (x, y, z), x < z."""
+Triple = tuple[int, int, int]  # an unshielded triple x - y - z as (x, y, z), x < z
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
 """Strength of the evidence by triple, or by pair (x, z) for all triples with these ends."""
 

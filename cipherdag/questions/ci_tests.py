@@ -19,8 +19,7 @@ DegreesOfFreedom = Literal["adjusted", "plain"]
 Constant = Literal["independent", "untestable"]
 
 FEWEST_KERNEL_ROWS = 10
-MOST_KERNEL_ROWS = 20_000
-"""A kernel matrix of more rows takes more than 3 GB."""
+MOST_KERNEL_ROWS = 20_000  # a kernel matrix of more rows takes more than 3 GB
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from cipherdag.questions.disclosure import Disclosure
 MAX_VARIABLES = 10_000
 SIGNED_BITS = 52
 """Bits of a signed value: 256 sites' sums still fit one 64-bit word."""
-LARGEST_DEVIATION = 1 << 16
-"""Most units that a value may lie from the common centre of its column."""
+LARGEST_DEVIATION = 1 << 16  # most units that a value may lie from the common centre of its column
 LARGEST_UNIT = 1100
 """Largest binary exponent of a common unit, of either sign: that of any float is smaller."""
 MOMENT_BITS = 66

@@ -29,8 +29,7 @@ MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
 """Most categories of a column, and most cells of one table, that any site counts."""
 LOCATION_EXPONENT, LOCATION_BITS, SPREAD_BITS = 100, 50, 20
 LARGEST_LOCATION, LARGEST_SPREAD = 1024.0, 2048.0
-FEWEST_ORDERED = 3
-"""Fewest categories whose order matters."""
+FEWEST_ORDERED = 3  # fewest categories whose order matters
 _FLAGS = Quantity.MISSING, Quantity.RESTRICTED
 
 

@@ -23,8 +23,7 @@ from cipherdag.questions.question import Question
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
-ANGLE_NOISE_SE = 1.0
-"""Most that a site adds to an angle before it tells it, in standard errors."""
+ANGLE_NOISE_SE = 1.0  # most that a site adds to an angle before it tells it, in standard errors
 
 
 class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):

@@ -9,10 +9,8 @@ from cipherdag.questions.disclosure import Quantity, bits
 from cipherdag.questions.encodings import segments, unpack_integers
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 
-STEPS = 16
-"""How many steps a power of four has, in which amounts are compared with it."""
-POWERS = 25
-"""How many powers of four, from 1 on, a sum of weighted strengths is compared with."""
+STEPS = 16  # how many steps a power of four has, in which amounts are compared with it
+POWERS = 25  # how many powers of four, from 1 on, a sum of weighted strengths is compared with
 
 
 class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):

@@ -20,8 +20,7 @@ FEWEST_SITES = 2
 
 Where there are only two, the coordinator is the dealer.
 """
-MOST_VERDICTS = MOST_COMPARISONS
-"""Verdicts of one question, of one comparison each."""
+MOST_VERDICTS = MOST_COMPARISONS  # verdicts of one question, of one comparison each
 VERDICT_VALUES = 100
 """The keys of one comparison take about as many bytes as this many values of an answer."""
 SUM_BITS = 35

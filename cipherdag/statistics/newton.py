@@ -14,8 +14,7 @@ from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
 
 STEPS = 40
 HALVINGS = 12
-ROUNDING = 1e-11
-"""Loss of a step, as a share of the value, that rounding explains."""
+ROUNDING = 1e-11  # loss of a step, as a share of the value, that rounding explains
 TEST_TOLERANCE = 1e-8
 """Gain, as a share of the value, below which a test needs no further round.
 

@@ -21,8 +21,7 @@ from cipherdag.statistics.reproducible import on_grid
 MAX_COEFFICIENTS = 4096
 PROPENSITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Lower edges of the bins in which fitted propensities are counted; the last bin ends at 1."""
-CLOSEST = 0.9
-"""Largest share of the distance between two thresholds by which a step may reduce it."""
+CLOSEST = 0.9  # largest share of the distance between two thresholds by which a step may reduce it
 
 
 @dataclass(frozen=True, slots=True)

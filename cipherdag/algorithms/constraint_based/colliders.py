@@ -59,8 +59,7 @@ CollidersBy = Literal["sepset", "conservative", "majority", "p_value_drop"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "p_value_drop"]
 Verdict = Literal["collider", "ambiguous", "other"]
 
-CLEAR = 2.0
-"""Factor by which p must change on average when a middle joins the sets."""
+CLEAR = 2.0  # factor by which p must change on average when a middle joins the sets
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from cipherdag.questions.estimation.effect_sums import MARKS, PER_ARM, TREATMENT
 from cipherdag.statistics.regression_fits import Fit
 from cipherdag.statistics.reproducible import dot, exponential_of, logarithm_of
 
-QUANTILE = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
+QUANTILE = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 LEAST_VARIANCE = 3.0
 """Of a score, in rows: with less it is not close to normal."""
 FEWEST_SPARE = 4.0

@@ -44,8 +44,7 @@ from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]
 Opening = Generator["Question", "FloatVector", "FloatVector"]
 
-EXTREME = 2
-"""Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
+EXTREME = 2  # bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap
 DOUBTFUL = 0.1
 """Share of extreme rows above which, or of an arm's effective rows below which, there is doubt."""
 LEAST_LEFT_OUT = 1e-6

@@ -30,8 +30,7 @@ from cipherdag.questions.threshold import ContributorCounts
 
 Names = tuple[str, ...]
 MOST_SETS = 12
-LEAST_SET = 0.02
-"""Share of the graphs of a sample below which a set is counted with another one."""
+LEAST_SET = 0.02  # share of the graphs of a sample below which a set is counted with another one
 LEAST_CAUSED = 0.05
 
 
@@ -175,8 +174,7 @@ def _of(answer: Identified | NotIdentified) -> PossibleSet:
     return PossibleSet(why=NO_EFFECT if answer.method == NO_EFFECT else str(answer))
 
 
-USUAL_CELL = 11
-"""The ``min_cell_size`` of a policy that names none."""
+USUAL_CELL = 11  # the ``min_cell_size`` of a policy that names none
 ALONE = "nothing, which compares the arms as they are"
 
 

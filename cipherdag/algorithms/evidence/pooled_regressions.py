@@ -36,8 +36,7 @@ from cipherdag.statistics.regression_models import Regression, nested_models, ou
 
 Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
-MIXED = -1
-"""Stands for the number of sites of a fit during which a site left the run."""
+MIXED = -1  # stands for the number of sites of a fit during which a site left the run
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
 RowsKey = tuple[int, frozenset[int]]
 """The key of warm starts: a response, and a model's variables with missing values.

@@ -22,10 +22,8 @@ from cipherdag.statistics.p_values import corrected
 
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
 
-LEVEL = 0.01
-"""Family-wise error rate of naming a variable where none differs (Holm, 1979)."""
-MOST_SHARES = 4096
-"""Shares of a variable in all strata together beyond which it is not compared."""
+LEVEL = 0.01  # family-wise error rate of naming a variable where none differs (Holm, 1979)
+MOST_SHARES = 4096  # shares of a variable in all strata together beyond which it is not compared
 LEAST_ROWS = 5.0
 """Rows inside a share or outside it, whichever are fewer, below which it is not tested."""
 SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0

@@ -35,8 +35,7 @@ from cipherdag.questions.scores.score_sums import RaoScores, RaoSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
-KEY_VALUES = 100.0
-"""Number of values that take as much room as the keys of one comparison."""
+KEY_VALUES = 100.0  # number of values that take as much room as the keys of one comparison
 MOST_CORRELATION = 1.0 - 1e-12
 
 

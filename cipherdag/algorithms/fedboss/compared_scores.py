@@ -29,10 +29,8 @@ MOST_PER_ROW = 128
 
 A table has less than ln(rows) per row; a number that other columns determine has at most 11.5.
 """
-FINEST = 12
-"""Likelihoods are compared to 2^-12 nats at the finest."""
-AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES
-"""Most comparisons of one round."""
+FINEST = 12  # likelihoods are compared to 2^-12 nats at the finest
+AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES  # most comparisons of one round
 TOO_MANY_SITES = "reveal bits of scores is for fewer sites, or rows"
 
 Comparing = Generator[Question, FloatVector, None]

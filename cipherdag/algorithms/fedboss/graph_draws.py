@@ -26,8 +26,7 @@ from cipherdag.graphs.knowledge import Constraints
 from cipherdag.statistics.reproducible import on_grid
 
 REPLICATES = 50
-GRAPHS = 10
-"""Graphs that are drawn from the chain of each replicate."""
+GRAPHS = 10  # graphs that are drawn from the chain of each replicate
 MOVES, MOVES_EACH = 8_000, 400
 """A chain takes `MOVES_EACH` moves per variable, at most `MOVES`; its first half is burn-in."""
 SWAPS = 3
@@ -39,8 +38,7 @@ SPARE_ROWS = 5
 """Rows, less one for each site, that a matrix needs beyond its variables to be drawn again."""
 RIDGE = 1e-9
 
-Graphs = NDArray[np.bool_]
-"""Directed edges of several DAGs, shape (G, p, p)."""
+Graphs = NDArray[np.bool_]  # directed edges of several DAGs, shape (G, p, p)
 Masks = NDArray[np.int64]
 
 

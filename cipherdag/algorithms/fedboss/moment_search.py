@@ -28,8 +28,7 @@ from cipherdag.graphs.dags import Dag, matrix_of, topological
 FEW_VARIABLES = 100
 PATIENCE = 3
 """Up to `FEW_VARIABLES` a restart is cheap, and this many times as many may fail in a row."""
-MOST_STARTS = 10
-"""Most restarts, as a multiple of the number that may fail in a row."""
+MOST_STARTS = 10  # most restarts, as a multiple of the number that may fail in a row
 
 
 @dataclass(slots=True)

@@ -23,10 +23,8 @@ from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, topological
 from cipherdag.questions.question import Question
 
-PERTURBED = 4
-"""One variable in four gets a random position at a restart, but at least two do."""
-AT_ONCE = 5
-"""Searches that start from one graph and share their rounds."""
+PERTURBED = 4  # one variable in four gets a random position at a restart, but at least two do
+AT_ONCE = 5  # searches that start from one graph and share their rounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,8 @@ from cipherdag.questions.question import Question
 
 Asking = Generator[Question, FloatVector, None]
 
-LEAST_GAIN_BITS = 10
-"""A step has to gain 2**-10 nats."""
-FEW = 2
-"""With fewer parents every near variable is a candidate."""
+LEAST_GAIN_BITS = 10  # a step has to gain 2**-10 nats
+FEW = 2  # with fewer parents every near variable is a candidate
 
 
 @dataclass(slots=True)

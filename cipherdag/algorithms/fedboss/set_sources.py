@@ -25,8 +25,7 @@ from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore
 
-DISCOUNT = 3
-"""A site's likelihood is lowered by three times what chance alone would explain."""
+DISCOUNT = 3  # a site's likelihood is lowered by three times what chance alone would explain
 
 
 class TableScores(SetFamilies):

@@ -42,8 +42,7 @@ from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
 from cipherdag.questions.question import Asking
 
-MOST_GRAPHS = 100_000
-"""That ``integrate`` looks at."""
+MOST_GRAPHS = 100_000  # that ``integrate`` looks at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -64,8 +64,7 @@ EXACT = {
     "kernel_rows": MOST_KERNEL_ROWS,
 }
 VARIED = frozenset({"vote_share", "test", "max_rows"})
-Sepset = Literal["max", "mean", "vote", "search"]
-"""How a separating set is chosen."""
+Sepset = Literal["max", "mean", "vote", "search"]  # how a separating set is chosen
 SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
     "max": (*BestScoreExceeds.discloses, *BestIndexPrecedes.discloses),
     "mean": sums(Quantity.P_VALUES, Quantity.TEST_ROWS, Quantity.SITES),

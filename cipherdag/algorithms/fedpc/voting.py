@@ -106,10 +106,8 @@ TOO_MANY = (
     "asks for more in several rounds"
 )
 ScoredBy = Literal["mean", "vote"]
-SLICE = 250_000
-"""Candidates whose scores are asked for in a round."""
-UNDECIDED = -2
-"""Stands for a candidate that is not known, since a site that left had the answer."""
+SLICE = 250_000  # candidates whose scores are asked for in a round
+UNDECIDED = -2  # stands for a candidate that is not known, since a site that left had the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,7 @@ from cipherdag.statistics.p_values import Correction, corrected
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
 """Levels at which bits compare p-values: equal in all runs, so that several tell no more."""
-NAMED = 3
-"""Most independences that a warning names."""
+NAMED = 3  # most independences that a warning names
 LIMITS = (
     (
         "An independence that stands is not shown: few rows reject little. One that fails says "

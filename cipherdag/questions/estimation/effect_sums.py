@@ -43,8 +43,7 @@ They are few, since two runs at nearly equal ones could differ by a single row, 
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """Number of the treatment's model; a model of the outcome has the number of its arm."""
-FOLDS = 5
-"""Random folds of a site's rows, of which a refutation leaves out one at a time."""
+FOLDS = 5  # random folds of a site's rows, of which a refutation leaves out one at a time
 MARKS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 """Of a number, in common units from its common origin: rows below are compared with a model."""
 PER_ARM = 5

@@ -31,8 +31,7 @@ COUNTS_AT_ONCE = 2048
 """Counts that are looked for together; more are asked about in further rounds."""
 MOST_UNITS = 1 << 40
 """With which a total is compared: more than all sites have rows, and far from any overflow."""
-SMALLEST_UNIT = 2
-"""Counts in units of 1 are exact, and summed in the open."""
+SMALLEST_UNIT = 2  # counts in units of 1 are exact, and summed in the open
 
 
 class CellSizes(Question, frozen=True, tag="cell-sizes"):

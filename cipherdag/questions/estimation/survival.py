@@ -21,8 +21,7 @@ from cipherdag.questions.regression_steps import values_per_step
 
 MOST_BINS = 1024
 MOST_GROUPS = 64
-FEWEST_GROUPS = 2
-"""Fewest groups that a log-rank test compares."""
+FEWEST_GROUPS = 2  # fewest groups that a log-rank test compares
 MOST_COLUMNS = 256
 LARGEST_COEFFICIENT = 64.0
 """Bound of a log hazard ratio per common unit: exp(64) is more than any report can show."""

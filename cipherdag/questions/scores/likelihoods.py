@@ -16,8 +16,7 @@ from cipherdag.questions.pooled_data import check_study
 from cipherdag.questions.question import Question
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 
-LARGEST_PER_ROW = 512
-"""Largest size of a set's log likelihood, in nats per row."""
+LARGEST_PER_ROW = 512  # largest size of a set's log likelihood, in nats per row
 MOST_MEMBERS = 32
 LARGEST_DISCOUNT = 16
 
@@ -79,8 +78,7 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
         return (Encoding(length, bound, self.discloses, resolution_bits=bits, signed=True),)
 
 
-MOST_OF_A_SET = 64
-"""Most times that a comparison counts the likelihood of one set."""
+MOST_OF_A_SET = 64  # most times that a comparison counts the likelihood of one set
 
 
 class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):

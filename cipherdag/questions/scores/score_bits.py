@@ -34,10 +34,8 @@ SCORE_BITS, FORM_BITS, SITE_BITS = 2, 5, 4
 """Fractional bits of what is compared: scores in rows, weighted scores, sites' own scores."""
 FINE_ROWS = 1 << 24
 """Rows of all sites together; with more of them the grid of scores in rows is coarser."""
-MOST_LEVELS = 16
-"""Levels at which one sum is compared."""
-LEAST_LEVEL = 1e-12
-"""Below it the normal law of a score holds no longer."""
+MOST_LEVELS = 16  # levels at which one sum is compared
+LEAST_LEVEL = 1e-12  # below it the normal law of a score holds no longer
 
 
 class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):

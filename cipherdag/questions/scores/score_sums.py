@@ -43,10 +43,8 @@ MOST_SCORE = 4.0
 """Largest weighted score, in roots of all rows; a site cuts its own to its share of that."""
 SUM_BITS = 10
 """Fractional bits of scores and variances that are opened: a single row adds much more."""
-MOST_ROWS = 1 << 32
-"""All sites together have fewer rows."""
-MOST_SITE_SCORE = 8.0
-"""A site's own normal score beyond which more changes no verdict."""
+MOST_ROWS = 1 << 32  # all sites together have fewer rows
+MOST_SITE_SCORE = 8.0  # a site's own normal score beyond which more changes no verdict
 
 
 class RaoScores(NamedTuple):
@@ -251,8 +249,7 @@ def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]
 
 ROWS_PER_BIN, FEWEST_BINS, MOST_BINS = 60, 8, 40
 """Rows of all sites for each bin of a number, and bounds of the bins' number."""
-THIRDS = 3
-"""Parts of a number, of which every two numbers have cells."""
+THIRDS = 3  # parts of a number, of which every two numbers have cells
 
 
 class Misfits(RaoSums, frozen=True, dict=True, tag="misfit-sums"):
