@@ -280,14 +280,6 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     Leaks:
         Exact sums of squares of 0 and 1 tell the counts of three sites. Sites that restrict small
         counts weigh rows at random where ``centred``, and else give no column of few values.
-
-    Attributes:
-        variables: Packed positions of the columns, ascending; no site misses a value in them.
-        origins: Packed 64-bit floats, one per column.
-        units: Packed binary exponents, one per column.
-        centred: Whether each site takes its own means off first: the sums are 0 then.
-        standardised: A byte for every column, 1 where each site also divides by its own standard
-            deviation, so that the squares add up to the rows; empty for none.
     """
 
     discloses = (
@@ -298,11 +290,13 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     by_patient = True
 
     n_variables: int
-    variables: bytes
-    origins: bytes
-    units: bytes
+    variables: bytes  # packed positions of the columns, ascending; no site misses a value in them
+    origins: bytes  # packed 64-bit floats, one per column
+    units: bytes  # packed binary exponents, one per column
     max_rows: int = 1 << 20
-    centred: bool = False
+    centred: bool = False  # whether each site takes its own means off first: the sums are 0 then
+    # a byte for every column, 1 where each site also divides by its own standard deviation, so that
+    # the squares add up to the rows; empty for none
     standardised: bytes = b""
 
     def __post_init__(self) -> None:

@@ -34,16 +34,6 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     Leaks:
         With indicators the sums contain counts of single categories and of pairs, as a table of two
         variables does; with interactions, the counts of a table of all of them.
-
-    Attributes:
-        origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
-        units: Packed binary exponents that it is then divided by, shape (p,).
-        lengths: Packed 16-bit numbers of every model: of predictors, of further variables (rows
-            must be complete in them, too), and of predictors that interact.
-        members: Packed 16-bit positions of every model: response, predictors, further variables.
-        coefficients: Packed 64-bit floats of all models.
-        site_effect: Whether every site has constants of its own.
-        ordered: Positions of the variables with three or more categories in an order, ascending.
     """
 
     discloses = sums(Quantity.REGRESSIONS)
@@ -51,13 +41,17 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     opt_in = True
 
     categories: tuple[int, ...]
-    origins: bytes
-    units: bytes
+    origins: bytes  # packed 64-bit floats: what is taken off each continuous column, shape (p,)
+    units: bytes  # packed binary exponents that it is then divided by, shape (p,)
+    # packed 16-bit numbers of every model: of predictors, of further variables (rows must be
+    # complete in them, too), and of predictors that interact
     lengths: bytes
+    # packed 16-bit positions of every model: response, predictors, further variables
     members: bytes
-    coefficients: bytes
+    coefficients: bytes  # packed 64-bit floats of all models
     max_rows: int = 1 << 20
-    site_effect: bool = False
+    site_effect: bool = False  # whether every site has constants of its own
+    # positions of the variables with three or more categories in an order, ascending
     ordered: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

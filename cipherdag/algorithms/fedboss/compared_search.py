@@ -39,22 +39,15 @@ MOST_RANKED = 200
 
 @dataclass(frozen=True, slots=True)
 class ClassSearch:
-    """A search for the class of graphs whose score no single move raises.
+    """A search for the class of graphs whose score no single move raises."""
 
-    Attributes:
-        scores: Compares changes.
-        near: For every variable a bit mask of those that depend on it pairwise. A parent is added
-            only if it depends on the variable or on one of its parents.
-        max_cells: Largest table of a family.
-        max_parents: Most parents of a variable.
-        permitted: The graph, or an equivalent one that background knowledge allows; None if there
-            is none.
-    """
-
-    scores: ComparedScores
+    scores: ComparedScores  # compares changes
+    # for every variable a bit mask of those that depend on it pairwise. A parent is added only if
+    # it depends on the variable or on one of its parents.
     near: Sequence[int]
-    max_cells: int
-    max_parents: int
+    max_cells: int  # largest table of a family
+    max_parents: int  # most parents of a variable
+    # the graph, or an equivalent one that background knowledge allows; None if there is none
     permitted: Callable[[Dag], Dag | None]
 
     def best(self, dag: Dag) -> Generator[Question, FloatVector, Dag]:

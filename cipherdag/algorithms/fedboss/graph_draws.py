@@ -44,20 +44,15 @@ Masks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """What every set of candidate parents scores in every replicate; B of them, p variables.
+    """What every set of candidate parents scores in every replicate; B of them, p variables."""
 
-    Attributes:
-        candidates: Each variable's, shape (B, p, K).
-        bits: The bit of u among the candidates of v, at [b, v, u]; 0 of others. Shape (B, p, p).
-        scores: Log scores of sets of candidates, shape (B, p, 2**K); minus infinity of sets that
-            knowledge forbids.
-        sums: Log sums over all subsets of a set, in the same shape.
-    """
-
-    candidates: IndexArray
+    candidates: IndexArray  # each variable's, shape (B, p, K)
+    # the bit of u among the candidates of v, at [b, v, u]; 0 of others. Shape (B, p, p).
     bits: Masks
+    # log scores of sets of candidates, shape (B, p, 2**K); minus infinity of sets that knowledge
+    # forbids
     scores: FloatMatrix
-    sums: FloatMatrix
+    sums: FloatMatrix  # log sums over all subsets of a set, in the same shape
 
 
 def draw_graphs(

@@ -142,15 +142,11 @@ LOOKAHEAD = 10_000  # triplets beyond the next candidate's that a search may ask
 
 @dataclass(frozen=True, slots=True)
 class Marginals:
-    """Weighted p-values and strengths of a target with every variable given nothing.
+    """Weighted p-values and strengths of a target with every variable given nothing."""
 
-    Attributes:
-        p_value: Shape (p,); NaN at the target and where no site had a reliable test.
-        strength: Shape (p,); NaN as `p_value`. Where strengths stay closed, a rank: larger for
-            stronger ones of those that depend on the target, and 0 for the others.
-    """
-
-    p_value: FloatVector
+    p_value: FloatVector  # shape (p,); NaN at the target and where no site had a reliable test
+    # shape (p,); NaN as `p_value`. Where strengths stay closed, a rank: larger for stronger ones of
+    # those that depend on the target, and 0 for the others.
     strength: FloatVector
 
     def dependent(self, alpha: float, among: Iterable[int]) -> list[int]:

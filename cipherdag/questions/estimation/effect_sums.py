@@ -105,25 +105,6 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         ``site_effect`` add up to the table of them all. A site that restricts small counts perturbs
         its effect first, by up to a quarter of its standard error. Counts of propensities given two
         sets may differ by single rows. By subtraction ``subset`` tells of every fifth of the rows.
-
-    Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
-        units: Packed binary exponents that it is then divided by, shape (p,).
-        treatment: Position.
-        outcome: Position, of numbers or of two categories.
-        adjust: Positions of the adjustment set, ascending.
-        complete_in: Further variables that decide which rows and sites count, ascending, so that
-            questions of one run are all of the same rows.
-        estimator: How the effect is estimated.
-        truncate: Least propensity.
-        site_effect: Whether every site has intercepts of its own. If it restricts small counts it
-            then weighs every row by 0.9 to 1.1, by chance, since exact sums of categories within
-            three sites tell every site's counts.
-        max_rows: Declared bound of a site's rows.
-        refutation: How a site changes its rows; empty: not at all.
-        fold: Which fold is left out, from 0.
-        stage: What is asked.
     """
 
     discloses = (
@@ -136,20 +117,26 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     opt_in = True
     keeps_count = True
 
+    # number of categories of every variable, 0 for a continuous one, shape (p,)
     categories: tuple[int, ...]
-    origins: bytes
-    units: bytes
-    treatment: int
-    outcome: int
-    adjust: tuple[int, ...] = ()
+    origins: bytes  # packed 64-bit floats: what is taken off each continuous column, shape (p,)
+    units: bytes  # packed binary exponents that it is then divided by, shape (p,)
+    treatment: int  # position
+    outcome: int  # position, of numbers or of two categories
+    adjust: tuple[int, ...] = ()  # positions of the adjustment set, ascending
+    # further variables that decide which rows and sites count, ascending, so that questions of one
+    # run are all of the same rows
     complete_in: tuple[int, ...] = ()
-    estimator: Estimator = "aipw"
-    truncate: float = 0.01
+    estimator: Estimator = "aipw"  # how the effect is estimated
+    truncate: float = 0.01  # least propensity
+    # whether every site has intercepts of its own. If it restricts small counts it then weighs
+    # every row by 0.9 to 1.1, by chance, since exact sums of categories within three sites tell
+    # every site's counts.
     site_effect: bool = True
-    max_rows: int = 1 << 20
-    refutation: Refutation = ""
-    fold: int = 0
-    stage: Stage = Contribution()
+    max_rows: int = 1 << 20  # declared bound of a site's rows
+    refutation: Refutation = ""  # how a site changes its rows; empty: not at all
+    fold: int = 0  # which fold is left out, from 0
+    stage: Stage = Contribution()  # what is asked
 
     def __post_init__(self) -> None:
         p = len(self.categories)

@@ -61,26 +61,19 @@ class CellSizes(Question, frozen=True, tag="cell-sizes"):
 
 
 class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
-    """Asks whether totals of counts have more whole units than some numbers.
-
-    Attributes:
-        question: What is counted.
-        unit: A site answers only if this is at least its ``min_cell_size``.
-        units: Of every count the numbers of units that its total is compared with, packed, shape
-            (counts, ``comparisons``).
-        comparisons: How many numbers there are for each.
-        first: Which of the counts is the first that is asked about.
-    """
+    """Asks whether totals of counts have more whole units than some numbers."""
 
     discloses = (*SurvivalCounts.rounded, *ValueCounts.rounded)
     resamplable = False
     by_patient = True
 
-    question: SurvivalCounts | ValueCounts
-    unit: int
+    question: SurvivalCounts | ValueCounts  # what is counted
+    unit: int  # a site answers only if this is at least its ``min_cell_size``
+    # of every count the numbers of units that its total is compared with, packed, shape (counts,
+    # ``comparisons``)
     units: bytes
-    comparisons: int
-    first: int = 0
+    comparisons: int  # how many numbers there are for each
+    first: int = 0  # which of the counts is the first that is asked about
 
     def __post_init__(self) -> None:
         if not SMALLEST_UNIT <= self.unit <= LARGEST_UNIT:

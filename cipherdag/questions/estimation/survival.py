@@ -28,23 +28,16 @@ LARGEST_COEFFICIENT = 64.0
 
 
 class Survived(Question, frozen=True, kw_only=True):
-    """Rows that are followed up until an event or until they are censored.
+    """Rows that are followed up until an event or until they are censored."""
 
-    Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        time: Position of the time until the event or the end of follow-up, a continuous variable.
-        event: Position of the variable of two categories that says which of the two it was.
-        code: Which of these categories is the event, 0 or 1.
-        complete_in: Further positions whose missing values leave a row out, ascending.
-        max_rows: Declared bound of a site's rows.
-    """
-
+    # number of categories of every variable, 0 for a continuous one, shape (p,)
     categories: tuple[int, ...]
-    time: int
-    event: int
-    code: int = 1
+    time: int  # position of the time until the event or the end of follow-up, a continuous variable
+    event: int  # position of the variable of two categories that says which of the two it was
+    code: int = 1  # which of these categories is the event, 0 or 1
+    # further positions whose missing values leave a row out, ascending
     complete_in: tuple[int, ...] = ()
-    max_rows: int = 1 << 20
+    max_rows: int = 1 << 20  # declared bound of a site's rows
 
     def __post_init__(self) -> None:
         check_categories(self.categories, self.max_rows)
@@ -60,15 +53,11 @@ class Survived(Question, frozen=True, kw_only=True):
 
 
 class Grouped(Survived, frozen=True, kw_only=True):
-    """Rows that are followed up, in groups, of which some are compared.
+    """Rows that are followed up, in groups, of which some are compared."""
 
-    Attributes:
-        by: Position of the variable whose categories are the groups; -1 for one group of all.
-        compared: Which groups the test compares, ascending; none for no test.
-    """
-
+    # position of the variable whose categories are the groups; -1 for one group of all
     by: int = -1
-    compared: tuple[int, ...] = ()
+    compared: tuple[int, ...] = ()  # which groups the test compares, ascending; none for no test
 
     def __post_init__(self) -> None:
         super().__post_init__()

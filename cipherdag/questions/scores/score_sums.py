@@ -73,14 +73,6 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     Where a test has several components, a site divides each score by about the standard deviation
     that the score would have if all rows were at the site. Rare categories then neither vanish
     beside common ones nor outweigh them. a and f are of the divided scores (`score_test`).
-
-    Attributes:
-        counts: How many triplets have |S| = 0, 1, 2, ...
-        members: Packed positions as in `WeightedEvidence`.
-        n_rows: Rows of all sites, at least 1.
-        ordered: Positions of variables with three or more categories in an order, ascending.
-        visits: Most rows of a patient at any site; 1 where every row is a person. Variances then
-            take a patient's rows together (`cipherdag.sites.compute.score_tests.patients`).
     """
 
     discloses = sums(Quantity.SCORES, Quantity.SITE_SCORES, Quantity.TEST_ROWS, Quantity.SITES)
@@ -89,11 +81,14 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     by_patient = True
 
     categories: tuple[int, ...]
-    counts: tuple[int, ...]
-    members: bytes
-    n_rows: int
+    counts: tuple[int, ...]  # how many triplets have |S| = 0, 1, 2,
+    members: bytes  # packed positions as in `WeightedEvidence`
+    n_rows: int  # rows of all sites, at least 1
     max_rows: int = 1 << 20
+    # positions of variables with three or more categories in an order, ascending
     ordered: tuple[int, ...] = ()
+    # most rows of a patient at any site; 1 where every row is a person. Variances then take a
+    # patient's rows together (`cipherdag.sites.compute.score_tests.patients`).
     visits: int = 1
 
     def __post_init__(self) -> None:
