@@ -217,9 +217,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
         leave_out, first = self.withheld == "leave-out", self.outcome_category == 1
         estimations = {
-            number: Estimation(
-                scope, facts, self.reference - 1, leave_out, between=True, first=first
-            )
+            number: Estimation(scope, facts, self.reference - 1, leave_out, first=first)
             for number, (one, scope) in enumerate(zip(sets, scopes, strict=True))
             if not one.why
         }

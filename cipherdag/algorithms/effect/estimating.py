@@ -59,8 +59,7 @@ class Estimation:
     facts: Facts
     reference: int  # the arm that others are compared with
     leave_out: bool  # whether sites that may not contribute are left out
-    between: bool  # whether the effects within each site are combined, too
-    overlap: bool = True  # whether propensities are counted
+    between: bool = True  # whether the effects within each site are combined, too
     unchanged: Estimation | None = None  # of a refutation: its sites are counted first
     first: bool = False  # whether shares are of the outcome's first category, not of its second
     fits: dict[int, Fit] = field(default_factory=dict)  # the models so far, by number
@@ -192,7 +191,7 @@ class Estimation:
         return ""
 
     def _means(self) -> Estimating:
-        asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.overlap))
+        asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.unchanged is None))
         arms = arm_means(asked, (yield from self._opened(asked)), self.fits)
         if why := self._truncation_fault(arms):
             return self._no_effect(why)

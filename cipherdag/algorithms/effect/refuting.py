@@ -32,12 +32,9 @@ def refuted(estimation: Estimation, *, every: bool) -> Estimating:
     """The effect with the placebo's refutation, or all if ``every``; in the same rounds."""
     changed = list(_changes(estimation.question))[: None if every else 1]
     others = [
-        replace(
-            estimation, question=question, between=False, overlap=False, unchanged=estimation,
-            fits={},
-        )
+        replace(estimation, question=question, between=False, unchanged=estimation, fits={})
         for _, question in changed
-    ]  # fmt: skip
+    ]
     effect, *after = yield from gather([estimation.run(), *(other.run() for other in others)])
     if effect.why:
         return effect
