@@ -24,7 +24,7 @@ from scipy.stats import norm
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.constraint_based.fit_checks import LEVELS
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.scores.misfits import Misfits
+from cipherdag.questions.scores.score_sums import Misfits
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.sites.answers.site_view import SiteView
 

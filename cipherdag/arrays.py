@@ -14,7 +14,6 @@ IntegerVector = NDArray[np.int64]
 IntegerMatrix = NDArray[np.int64]
 BoolVector = NDArray[np.bool_]
 BoolMatrix = NDArray[np.bool_]
-PositionRows = NDArray[np.uint16]
-"""Positions of variables, a row per test or set."""
+PositionRows = NDArray[np.uint16]  # positions of variables, a row per test or set
 WordVector = NDArray[np.uint64]
 WordMatrix = NDArray[np.uint64]

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import IntegerMatrix, IntegerVector
 from cipherdag.errors import ParameterError
 
-LARGEST: Final = 1 << 62
-"""What no bound, coefficient or form reaches."""
+LARGEST: Final = 1 << 62  # what no bound, coefficient or form reaches
 MOST_COMPARISONS: Final = 1 << 18
 """Of one batch; its dealt keys must also fit into a message."""
 MOST_WORDS: Final = 1 << 20
@@ -49,24 +48,16 @@ class Predicates:
 
     Terms stand in ascending order of comparison and words, each once.
 
-    Attributes:
-        lowest: Least sum of every word over all sites, at most 0, shape (words,).
-        highest: Largest one, at least 0, shape (words,).
-        sizes: Comparisons of every test, at least 1, shape (tests,).
-        quadratic: Rows i, j, k >= j, c: c x_j x_k in comparison i, c not 0, shape (terms, 4).
-        linear: Rows i, j, c: c x_j in comparison i, c not 0, shape (terms, 3).
-        constants: Constant of every comparison, shape (comparisons,).
-
     Raises:
         ParameterError: A shape, order, bound or index is none of these, or a form may reach 2**62.
     """
 
-    lowest: IntegerVector
-    highest: IntegerVector
-    sizes: IntegerVector
-    quadratic: IntegerMatrix
-    linear: IntegerMatrix
-    constants: IntegerVector
+    lowest: IntegerVector  # least sum of every word over all sites, at most 0, shape (words,)
+    highest: IntegerVector  # largest one, at least 0, shape (words,)
+    sizes: IntegerVector  # comparisons of every test, at least 1, shape (tests,)
+    quadratic: IntegerMatrix  # i, j, k >= j, c: c x_j x_k in comparison i, c not 0, (terms, 4)
+    linear: IntegerMatrix  # i, j, c: c x_j in comparison i, c not 0, shape (terms, 3)
+    constants: IntegerVector  # of every comparison, shape (comparisons,)
 
     def __post_init__(self) -> None:
         for name, columns in _COLUMNS.items():
@@ -111,11 +102,9 @@ class Predicates:
     ) -> Predicates:
         """Tests of several kinds, each asked of ``count`` groups of words by the same linear forms.
 
-        Args:
-            count: How many groups there are.
-            bounds: Least and largest sum of each word of a group.
-            kinds: Of every kind of test its linear forms (lines): a coefficient for each word of a
-                group, and a constant. A line is true where its value is above 0.
+        ``bounds`` are the least and the largest sum of each word of a group. Every kind of test has
+        linear forms: a coefficient for each word of a group, and a constant. A form is true where
+        its value is above 0.
 
         Returns:
             Predicates over the first words of all groups, then the second ones, and so on; and of

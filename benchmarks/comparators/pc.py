@@ -18,16 +18,17 @@ import numpy as np
 from cipherdag.algorithms.constraint_based.separations import Separations, strongest_separators
 from cipherdag.algorithms.constraint_based.skeleton import stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
+    class_of,
     colliders_by_sepset,
     meek,
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.graphs.resolution import class_of
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.separators import SeparatorSearch
@@ -86,7 +87,7 @@ class TableTests(CachedFederatedCITest):
     """Evidence from one table, without asking anybody."""
 
     def __init__(self, table: SiteTable, spec: CITestSpec) -> None:
-        super().__init__()
+        super().__init__(EvidenceSettings(spec=spec, n_variables=len(table.names)))
         self._test = table_test(table, spec, device="cpu")
 
     def _ask(self, tests):

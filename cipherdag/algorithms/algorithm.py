@@ -79,8 +79,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-EMPTY: tuple[Any, ...] = ("", (), None)
-"""Values of a parameter that mean it was not given."""
+EMPTY: tuple[Any, ...] = ("", (), None)  # values of a parameter that mean it was not given
 MOST_SHOWN = 20
 Reading = Literal["labels", "interventions", "relations"]
 Conclusion = TypeVar("Conclusion", bound=Finding)

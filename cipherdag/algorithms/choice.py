@@ -8,48 +8,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-FEWEST_FOR_SUMS = 3
-"""Least number of sites of which a sum hides each site's part from the others."""
+FEWEST_FOR_SUMS = 3  # least number of sites of which a sum hides each site's part from the others
 MOST_INCOMPLETE = 0.05
 """Up to this share of rows that miss a value at a site, an algorithm may leave such rows out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What the choice depends on.
-
-    Attributes:
-        incomplete: Largest share of a site's rows that miss a value.
-        overlapping: Whether sites measured different columns.
-        visits: Whether some site's rows are visits of patients.
-    """
+    """What the choice depends on."""
 
     kind: Literal["discrete", "continuous", "mixed"]
     n_sites: int
-    incomplete: float = 0.0
-    overlapping: bool = False
-    visits: bool = False
+    incomplete: float = 0.0  # largest share of a site's rows that miss a value
+    overlapping: bool = False  # whether sites measured different columns
+    visits: bool = False  # whether some site's rows are visits of patients
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of the choice.
-
-    Attributes:
-        reason: Why it is taken: the circumstance and what follows, one sentence.
-    """
+    """A rule of the choice."""
 
     algorithm: str
-    reason: str
+    reason: str  # why it is taken: the circumstance and what follows, one sentence
     applies: Callable[[Circumstances], bool]
 
 
 RULES = (
-    Rule(
-        "fedpc",
-        "Rows are visits, and FedPC counts patients.",
-        lambda facts: facts.visits,
-    ),
+    Rule("fedpc", "Rows are visits, and FedPC counts patients.", lambda facts: facts.visits),
     Rule(
         "fedpc",
         "The sites measured different columns, and FedPC does every test that some site can do.",

@@ -25,8 +25,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 
-NO_LIMIT = -1
-"""How a whole number that may be None is written where None cannot be."""
+NO_LIMIT = -1  # how a whole number that may be None is written where None cannot be
 _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.*)*)", re.MULTILINE)
 _SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
 

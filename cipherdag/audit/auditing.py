@@ -33,18 +33,12 @@ from cipherdag.sites.study.study_files import read_file
 
 @dataclass(frozen=True, slots=True)
 class LedgerCheck:
-    """A ledger that verifies, held against a transcript if there is one.
-
-    Attributes:
-        matched: Records whose content arrived; None without a transcript.
-        unreceived: Lines whose content left the site but never arrived, as when a site was slow.
-        remark: What is odd and proves nothing, such as a clock that was set back.
-    """
+    """A ledger that verifies, held against a transcript if there is one."""
 
     head: LedgerHead
-    matched: int | None = None
-    unreceived: tuple[int, ...] = ()
-    remark: str = ""
+    matched: int | None = None  # records whose content arrived; None without a transcript
+    unreceived: tuple[int, ...] = ()  # lines whose content left the site but never arrived
+    remark: str = ""  # what is odd and proves nothing, such as a clock that was set back
 
     @property
     def received(self) -> str:

@@ -34,8 +34,7 @@ TAG_MANIFEST = "tagmanifest-sha512.txt"
 SIGNATURE_FILE = "signature.json"
 _UNSIGNED = ("bagit.txt", "bag-info.txt", MANIFEST)
 _TAG_FILES = {*_UNSIGNED, SIGNATURE_FILE, TAG_MANIFEST}
-MAX_BYTES = 2**28
-"""Bytes that a bundle may unpack to, with the bundles of sites within it."""
+MAX_BYTES = 2**28  # bytes that a bundle may unpack to, with the bundles of sites within it
 MAX_FILES = 10_000
 _ENTRY = struct.Struct("<4s5H3I2H")  # header in front of a file of a zip
 _END = struct.Struct("<4s4H2IH")  # end of a zip

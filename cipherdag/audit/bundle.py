@@ -43,8 +43,7 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.study.study import SignedStudy, Study, check_study, coordinator_fingerprint
 
-MOST_SITES = 1_000
-"""Bundles of sites that one bundle may hold."""
+MOST_SITES = 1_000  # bundles of sites that one bundle may hold
 MOST_OF_A_TEXT = 2**24
 """Bytes of a file in JSON or TOML, which takes many times as much memory once it is read."""
 MOST_VARIABLES = 5_000

@@ -54,27 +54,17 @@ _BESIDE_A_FINDING = (REPORT_FILE, "report.html", "schema.toml", "graph.svg")
 
 @dataclass(kw_only=True)
 class Contents:
-    """The files of a bundle by path, and what its metadata say of the run.
+    """The files of a bundle by path, and what its metadata say of the run."""
 
-    Attributes:
-        files: Content by path.
-        purpose: What the result is for; empty where no plan says it.
-        requester: Who asked for it; likewise.
-        times: Times of the run's records, in UTC (ISO 8601).
-        approved: Sites whose decision is in the files.
-        versions: The libraries that computed it.
-        signer: Name of the party that signs the bundle; empty where nobody does.
-    """
-
-    files: dict[str, bytes]
+    files: dict[str, bytes]  # content by path
     algorithm: str
     sites: tuple[str, ...]
-    versions: Mapping[str, str]
-    purpose: str = ""
-    requester: str = ""
-    times: tuple[str, ...] = ()
-    approved: tuple[str, ...] = ()
-    signer: str = ""
+    versions: Mapping[str, str]  # the libraries that computed it
+    purpose: str = ""  # what the result is for; empty where no plan says it
+    requester: str = ""  # who asked for it; likewise
+    times: tuple[str, ...] = ()  # times of the run's records, in UTC (ISO 8601)
+    approved: tuple[str, ...] = ()  # sites whose decision is in the files
+    signer: str = ""  # name of the party that signs the bundle; empty where nobody does
     identity: SigningIdentity | None = field(default=None, repr=False)
 
     @property

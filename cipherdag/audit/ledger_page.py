@@ -20,25 +20,18 @@ from cipherdag.sites.record.ledger import Release, answers
 
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
-    """One run as the ledger shows it: records of one session, one after the other.
-
-    Attributes:
-        kind: How answers were protected.
-        sites: Sizes of the cohorts that its sums covered, ascending.
-        bytes: Bytes of all that it recorded.
-        opened: What its answers opened at most.
-    """
+    """One run as the ledger shows it: records of one session, one after the other."""
 
     session: str
     began: str
     ended: str
     algorithm: str
-    kind: ProtectionKind
-    sites: tuple[int, ...]
+    kind: ProtectionKind  # how answers were protected
+    sites: tuple[int, ...]  # sizes of the cohorts that its sums covered, ascending
     rounds: int
     values: int
-    bytes: int
-    opened: tuple[Disclosure, ...]
+    bytes: int  # bytes of all that it recorded
+    opened: tuple[Disclosure, ...]  # what its answers opened at most
     sentences: tuple[str, ...]
 
 

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.data")
 
-MOST_NAMED = 3
-"""The most columns, or sites, that a line of the log names."""
+MOST_NAMED = 3  # the most columns, or sites, that a line of the log names
 
 
 def named_sources(

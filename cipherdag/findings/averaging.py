@@ -20,8 +20,7 @@ OTHERWISE = (
     "time tells (--tiers before the graph is learnt), or more rows, or a trial."
 )
 TAILS = (0.025, 0.975)
-REACH = 6.0
-"""Standard errors within which every normal has all but a share far below `TAILS`."""
+REACH = 6.0  # standard errors within which every normal has all but a share far below `TAILS`
 
 
 def averaged_effect(sets: Sequence[AdjustedEffect]) -> Contrast | None:

@@ -42,12 +42,6 @@ class Tick:
 class Curves:
     """One or several curves over one pair of axes.
 
-    Attributes:
-        x_label: What is counted along the horizontal axis, such as "round".
-        y_label: What is measured, with its unit.
-        series: At most six curves, together with at least one point; all numbers finite.
-        steps: Whether a curve stays where it is up to the next point.
-
     Raises:
         ParameterError: No point, too many curves, or a number is not finite.
     """
@@ -59,10 +53,11 @@ class Curves:
 
     title: str
     note: str
-    x_label: str
-    y_label: str
+    x_label: str  # what is counted along the horizontal axis, such as "round"
+    y_label: str  # what is measured, with its unit
+    # at most six curves, together with at least one point; all numbers finite
     series: tuple[Series, ...]
-    steps: bool = False
+    steps: bool = False  # whether a curve stays where it is up to the next point
 
     def __post_init__(self) -> None:
         points = self._points
@@ -162,8 +157,7 @@ HEAD, FOOT = 4.0, 44.0
 LONGEST = 46
 ROUND = (1.0, 2.0, 5.0)
 FEWEST_ROUND, DECADES = 2, 3
-ROOM = 0.05
-"""Of the plot, beside the outermost ends."""
+ROOM = 0.05  # of the plot, beside the outermost ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +186,6 @@ class Estimate:
 class Forest:
     """Estimates one below the other on one axis, with a line at no effect.
 
-    Attributes:
-        label: What is measured, with its unit.
-        estimates: At least one; finite numbers, low <= value <= high.
-        ratios: Whether they are ratios: the axis is logarithmic, and 1 is no effect, else 0.
-
     Raises:
         ParameterError: There is none, or one is not finite, not between its ends, or a ratio of
             0 or below.
@@ -209,8 +198,9 @@ class Forest:
 
     title: str
     note: str
-    label: str
-    estimates: tuple[Estimate, ...]
+    label: str  # what is measured, with its unit
+    estimates: tuple[Estimate, ...]  # at least one; finite numbers, low <= value <= high
+    # whether they are ratios: the axis is logarithmic, and 1 is no effect, else 0
     ratios: bool = False
 
     def __post_init__(self) -> None:

@@ -18,8 +18,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.mixed_graph import MixedGraph
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
-CONSENSUS = 0.5
-"""Share of the replicates that a mark of the consensus has at least."""
+CONSENSUS = 0.5  # share of the replicates that a mark of the consensus has at least
 DRAWN_TWICE = (
     "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
     "twice look like evidence to a test, so a weak edge comes back more often than it would with "

@@ -158,9 +158,7 @@ def edge_sentences(names: Sequence[str], rows: Cells) -> list[str]:
 
 def _phrases(row: dict[str, Any]) -> Iterator[str]:
     if row.get("in_graphs") is not None:
-        arrow = share_shown(row["arrow_in_graphs"])
-        joined = share_shown(row["in_graphs"])
-        yield f"in {joined} of graphs, with {row['from']} as the cause in {arrow}"
+        yield _share_phrase(row["in_graphs"], row["arrow_in_graphs"], row["from"])
     if row.get("any_edge") is not None:
         yield f"in {row['confidence']:.0%} of replicates ({row['any_edge']:.0%} in any way)"
     if row.get("strength") is not None:
@@ -233,8 +231,11 @@ def in_graphs(sample: GraphSample | None, first: str, second: str) -> str:
     if sample is None or not {first, second} <= {*sample.nodes}:
         return ""
     there, back = sample.shares(first, second)
-    joined, arrow = share_shown(there + back), share_shown(there)
-    return f"in {joined} of graphs, with {first} as the cause in {arrow}"
+    return _share_phrase(there + back, there, first)
+
+
+def _share_phrase(joined: float, arrow: float, cause: str) -> str:
+    return f"in {share_shown(joined)} of graphs, with {cause} as the cause in {share_shown(arrow)}"
 
 
 def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:

@@ -119,11 +119,9 @@ class BetweenSites:
     ) -> tuple[BetweenSites | None, ...]:
         """One of each effect; None where fewer than two sites tell.
 
-        Args:
-            sums: Of sites' precisions, of these times effects, and times their squares, and how
-                many sites there are, each of shape (k,), one after the other.
-            arms: The category that each is of, None of a number.
-            units: What each of the effects is multiplied by.
+        Sums are of sites' precisions, of these times effects, and times their squares, and how many
+        sites there are, each of shape (k,), one after the other. Arms are the categories, None of a
+        number; each effect is multiplied by its unit.
         """
         return tuple(
             cls(

@@ -45,21 +45,16 @@ class Table:
     """Declares a table of a kind of finding.
 
     `Finding.table` returns it as a DataFrame, and the result folder has it as a CSV file.
-
-    Attributes:
-        name: What `Finding.table` and the CSV file call it.
-        doc: One sentence about its rows.
-        columns: All columns that it can have, in their order.
-        rows: Makes the rows of a finding, a value per column; None where there is none.
-        present: Names the columns that the table has for a finding; None: it has all of them.
-        saved: When the folder of a finding has the table as a CSV file.
     """
 
-    name: str
-    doc: str
-    columns: tuple[Column, ...]
+    name: str  # what `Finding.table` and the CSV file call it
+    doc: str  # one sentence about its rows
+    columns: tuple[Column, ...]  # all columns that it can have, in their order
+    # makes the rows of a finding, a value per column; None where there is none
     rows: Callable[[Any], Cells] = field(repr=False)
+    # names the columns that the table has for a finding; None: it has all of them
     present: Callable[[Any], Sequence[str]] | None = field(repr=False, default=None)
+    # when the folder of a finding has the table as a CSV file
     saved: Literal["always", "with rows", "never"] = "always"
 
     def content(self, finding: Finding) -> tuple[tuple[str, ...], Cells]:
@@ -106,14 +101,12 @@ class Finding(ABC):
         dictionary: Names of categories and units; a result fills it from the schema.
     """
 
-    kind: ClassVar[str]
-    """What ``result.json`` calls the kind of finding."""
+    kind: ClassVar[str]  # what ``result.json`` calls the kind of finding
     template: ClassVar[str]
     tables: ClassVar[tuple[Table, ...]]
     promise: ClassVar[str] = ""
     """What a plan tells the people who approve it that the result will be, if anything."""
-    causal: ClassVar[bool] = True
-    """Whether it says what causes what."""
+    causal: ClassVar[bool] = True  # whether it says what causes what
 
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
     dictionary: DataDictionary = field(repr=False, compare=False, default_factory=DataDictionary)
@@ -282,23 +275,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a finding, or the algorithm that made it, adds to the report of a run.
+    """What a finding, or the algorithm that made it, adds to the report of a run."""
 
-    Attributes:
-        panels: Curves, heat maps and tables of the report.
-        notes: What the terminal says below the result.
-        limits: What to know before the result is used, in sentences.
-        warnings: What makes the result doubtful: said first, in report, terminal and log.
-        remarks: What else the opened sums show, in sentences.
-        steps: What to do next, in sentences.
-    """
-
-    panels: tuple[Panel, ...] = ()
-    notes: tuple[Note, ...] = ()
-    limits: tuple[str, ...] = ()
+    panels: tuple[Panel, ...] = ()  # curves, heat maps and tables of the report
+    notes: tuple[Note, ...] = ()  # what the terminal says below the result
+    limits: tuple[str, ...] = ()  # what to know before the result is used, in sentences
+    # what makes the result doubtful: said first, in report, terminal and log
     warnings: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    steps: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # what else the opened sums show, in sentences
+    steps: tuple[str, ...] = ()  # what to do next, in sentences
 
     def __add__(self, more: Report) -> Report:
         """This report and then the other one, part by part."""

@@ -74,8 +74,7 @@ LEAVE_OUT = (
     'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
     "them, and run again."
 )
-SAMPLE = "sample"
-"""Where the details have the graphs of a `GraphSample`."""
+SAMPLE = "sample"  # where the details have the graphs of a `GraphSample`
 log = logging.getLogger("cipherdag.result")
 AnyGraph = CausalGraph | PartialMixedGraph
 Graph_co = TypeVar("Graph_co", bound=AnyGraph, covariant=True)
@@ -87,8 +86,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
 
     kind: ClassVar[str] = "graph"
     template: ClassVar[str] = "graph_run.html.j2"
-    compared_as: ClassVar[str]
-    """The plural of what `distance_to` compares."""
+    compared_as: ClassVar[str]  # the plural of what `distance_to` compares
 
     graph: Graph_co
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)

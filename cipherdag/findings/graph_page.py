@@ -57,8 +57,7 @@ SAID_OF_PAGS = SAID | {
 }
 SUPPLIED = {"edge": "this edge", "direction": "its direction"}
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
-BEGUN = ("the effect", "if ")
-"""With what an answer begins where it is no name."""
+BEGUN = ("the effect", "if ")  # with what an answer begins where it is no name
 MOST_ASKED = 20  # variables
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"

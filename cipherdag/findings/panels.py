@@ -60,13 +60,6 @@ class Cell:
 class HeatMap:
     """A matrix, drawn darker where its entries are larger.
 
-    Attributes:
-        values: Entries by row; None where there is nothing to show, such as the diagonal.
-        low: The entry that is drawn lightest.
-        high: The entry that is drawn darkest, larger than ``low``.
-        row_label: What the rows are, such as "cause".
-        column_label: What the columns are, such as "effect".
-
     Raises:
         ParameterError: The entries do not fit the names or the range.
     """
@@ -78,11 +71,12 @@ class HeatMap:
     note: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    # entries by row; None where there is nothing to show, such as the diagonal
     values: tuple[tuple[float | None, ...], ...]
-    low: float = 0.0
-    high: float = 1.0
-    row_label: str = "cause"
-    column_label: str = "effect"
+    low: float = 0.0  # the entry that is drawn lightest
+    high: float = 1.0  # the entry that is drawn darkest, larger than ``low``
+    row_label: str = "cause"  # what the rows are, such as "cause"
+    column_label: str = "effect"  # what the columns are, such as "effect"
 
     def __post_init__(self) -> None:
         fits = len(self.values) == len(self.rows) and all(

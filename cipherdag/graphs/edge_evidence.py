@@ -14,8 +14,7 @@ NO_EVIDENCE = ("undone", "untested")
 Name = TypeVar("Name", int, str)
 FOLLOWS = "an end of the edge follows from what is given"
 """Why a test was not done where a column is computed from others: no rows can change that."""
-SIGN = "association"
-"""The measure of effects that have nothing but a sign."""
+SIGN = "association"  # the measure of effects that have nothing but a sign
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,17 +57,13 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step to a neighbouring class, about the edge from x to y.
+    """A step to a neighbouring class, about the edge from x to y."""
 
-    Attributes:
-        phase: ``insert`` or ``delete`` the edge, or ``turn`` it so that x -> y.
-        chosen: Neighbours of y: those that become its parents too (insert, turn), or those that
-            it is directed to (delete).
-    """
-
-    phase: Phase
+    phase: Phase  # ``insert`` or ``delete`` the edge, or ``turn`` it so that x -> y
     x: int
     y: int
+    # neighbours of y: those that become its parents too (insert, turn), or those that it is
+    # directed to (delete)
     chosen: int
 
 

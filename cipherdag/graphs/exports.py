@@ -61,7 +61,16 @@ def to_networkx(
     join the two (``in_graphs``) and that lead from source to target (``arrow_in_graphs``); the
     graph has ``causes``, the share with a path from a name to another, by the two names.
     """
-    made = _to_networkx(graph, two_arcs=two_arcs)
+    import networkx as nx
+
+    directed = two_arcs or graph.kind == "dag"
+    made: nx.DiGraph[str] | nx.Graph[str] = (nx.DiGraph if directed else nx.Graph)(kind=graph.kind)
+    made.add_nodes_from(graph.nodes)
+    for edge in graph.edges:
+        ends = {} if directed else {"source": edge.source, "target": edge.target}
+        made.add_edge(edge.source, edge.target, mark=edge.mark, **ends)
+        if directed and edge.symmetric:
+            made.add_edge(edge.target, edge.source, mark=edge.mark)
     if sample is not None:
         index = {name: position for position, name in enumerate(sample.nodes)}
         arrows, paths = sample.arrows.tolist(), sample.causes.tolist()
@@ -75,25 +84,6 @@ def to_networkx(
             a: {b: paths[x][z] for b, z in index.items() if b != a} for a, x in index.items()
         }
     return made
-
-
-def _to_networkx(graph: MixedGraph, *, two_arcs: bool) -> nx.DiGraph[str] | nx.Graph[str]:
-    import networkx as nx
-
-    if two_arcs or graph.kind == "dag":
-        arcs: nx.DiGraph[str] = nx.DiGraph(kind=graph.kind)
-        arcs.add_nodes_from(graph.nodes)
-        for edge in graph.edges:
-            arcs.add_edge(edge.source, edge.target, mark=edge.mark)
-            if edge.symmetric:
-                arcs.add_edge(edge.target, edge.source, mark=edge.mark)
-        return arcs
-    edges: nx.Graph[str] = nx.Graph(kind=graph.kind)
-    edges.add_nodes_from(graph.nodes)
-    for edge in graph.edges:
-        ends = {"source": edge.source, "target": edge.target}
-        edges.add_edge(edge.source, edge.target, mark=edge.mark, **ends)
-    return edges
 
 
 def to_dowhy(graph: MixedGraph) -> nx.DiGraph[str]:

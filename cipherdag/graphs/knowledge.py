@@ -37,14 +37,10 @@ NUMBERED_AT_A_SITE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraints:
-    """Background knowledge by position; p variables.
+    """Background knowledge by position; p variables."""
 
-    Attributes:
-        forbidden: Shape (p, p): True where i is not a direct cause of j.
-        required: Shape (p, p): True where i is a direct cause of j; then j -> i is forbidden.
-    """
-
-    forbidden: BoolMatrix
+    forbidden: BoolMatrix  # shape (p, p): True where i is not a direct cause of j
+    # shape (p, p): True where i is a direct cause of j; then j -> i is forbidden
     required: BoolMatrix
 
     @classmethod

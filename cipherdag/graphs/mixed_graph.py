@@ -63,8 +63,7 @@ class MixedGraph(ABC):
     """What an edge of each mark says of its variables; other marks no graph of this kind has."""
     one_way: ClassVar[Mark]
     """Where a large graph is drawn as boxes of variables: the mark if all edges lead one way."""
-    undetermined: ClassVar[Mark]
-    """The mark of an edge of which neither end is determined."""
+    undetermined: ClassVar[Mark]  # the mark of an edge of which neither end is determined
 
     nodes: tuple[str, ...]
     endpoints: Endpoints

@@ -180,8 +180,7 @@ class Determined:
 
 _MOST_CELLS = 1 << 24
 MOST_SHOWN = 10
-NOTHING = Determined()
-"""No variable is declared to follow from others."""
+NOTHING = Determined()  # no variable is declared to follow from others
 
 
 _ARROWS: tuple[tuple[set[Form], str], ...] = (

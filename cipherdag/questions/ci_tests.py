@@ -19,28 +19,20 @@ DegreesOfFreedom = Literal["adjusted", "plain"]
 Constant = Literal["independent", "untestable"]
 
 FEWEST_KERNEL_ROWS = 10
-MOST_KERNEL_ROWS = 20_000
-"""A kernel matrix of more rows takes more than 3 GB."""
+MOST_KERNEL_ROWS = 20_000  # a kernel matrix of more rows takes more than 3 GB
 
 
 @dataclass(frozen=True, slots=True)
 class CITestKind:
-    """A conditional-independence test, or a name that stands for the test that fits the columns.
+    """A conditional-independence test, or a name that stands for the test that fits the columns."""
 
-    Attributes:
-        name: What questions, parameters and commands call it.
-        computed: The name of the test that is computed, by the types of columns that it takes.
-        two_categories: Whether each of its discrete columns may have two categories only, which
-            become 0 and 1.
-        scored: Whether categories that are all numbers count as these numbers.
-        offered: Algorithms whose parameter ``test`` offers it.
-    """
-
-    name: str
+    name: str  # what questions, parameters and commands call it
+    # the name of the test that is computed, by the types of columns that it takes
     computed: Mapping[ColumnTypes, str]
+    # whether each of its discrete columns may have two categories only, which become 0 and 1
     two_categories: bool = False
-    scored: bool = False
-    offered: tuple[str, ...] = ()
+    scored: bool = False  # whether categories that are all numbers count as these numbers
+    offered: tuple[str, ...] = ()  # algorithms whose parameter ``test`` offers it
 
 
 _ALL = ("fedpc", "fedcmfs")
@@ -70,25 +62,19 @@ CI_TESTS = {kind.name: kind for kind in _KINDS}
 
 
 class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A conditional-independence test that the sites use, with its parameters.
+    """A conditional-independence test that the sites use, with its parameters."""
 
-    Attributes:
-        alpha: Independent iff p > alpha.
-        name: One of `CI_TESTS`.
-        dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
-        min_rows_per_cell: Below it a table test is unreliable and counts as dependent; of a
-            regression the rows per coefficient.
-        constant: How a table test takes a variable of one value at a site: as ``independent`` of
-            all others (p = 1), or as ``untestable``, which it always is for the other tests.
-        kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
-    """
-
-    alpha: float
-    name: str = "auto"
+    alpha: float  # independent iff p > alpha
+    name: str = "auto"  # one of `CI_TESTS`
+    # degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``
     dof: DegreesOfFreedom = "adjusted"
+    # below it a table test is unreliable and counts as dependent; of a regression the rows per
+    # coefficient
     min_rows_per_cell: float = 5.0
+    # how a table test takes a variable of one value at a site: as ``independent`` of all others (p
+    # = 1), or as ``untestable``, which it always is for the other tests
     constant: Constant = "independent"
-    kernel_rows: int = 1000
+    kernel_rows: int = 1000  # most rows of a site that a kernel test looks at, evenly spaced
 
     def __post_init__(self) -> None:
         if self.name not in CI_TESTS:

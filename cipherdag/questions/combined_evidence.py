@@ -143,12 +143,6 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     The reliability of a table test is its rows per cell, at most `rows_per_cell`; that of other
     tests is `rows_per_cell`. A test without degrees of freedom says nothing: it adds its
     reliability only.
-
-    Attributes:
-        test: The test of every site.
-        counts: How many triplets have |S| = 0, 1, 2, ...
-        members: Packed positions as in `WeightedEvidence`.
-        rows_per_cell: Reliability that the sum needs.
     """
 
     discloses = sums(
@@ -162,11 +156,11 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     countable = True
 
     n_variables: int
-    test: CITestSpec
+    test: CITestSpec  # the test of every site
     combination: Combination
-    counts: tuple[int, ...]
-    members: bytes
-    rows_per_cell: float = 5.0
+    counts: tuple[int, ...]  # how many triplets have |S| = 0, 1, 2,
+    members: bytes  # packed positions as in `WeightedEvidence`
+    rows_per_cell: float = 5.0  # reliability that the sum needs
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:

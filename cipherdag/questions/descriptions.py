@@ -12,7 +12,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.question import Question
 
@@ -20,16 +20,12 @@ MOST_MARKS = 1024
 
 
 class _Described(OnScales, Question, frozen=True):
-    """Base of questions about single columns, whose numbers are on common scales.
-
-    Attributes:
-        origins: Packed 64-bit floats, one per continuous column, that are taken off its numbers.
-        units: Packed binary exponents of what the numbers are then divided by, likewise.
-    """
+    """Base of questions about single columns, whose numbers are on common scales."""
 
     categories: tuple[int, ...]
+    # packed 64-bit floats, one per continuous column, that are taken off its numbers
     origins: bytes
-    units: bytes
+    units: bytes  # packed binary exponents of what the numbers are then divided by, likewise
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
@@ -84,10 +80,6 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     no sums of them, but `RoundedTotals`: of its rows, of the values of each column, and of these
     counts, without the first of two categories. Were that one rounded, too, the values that a site
     knows to be those of both would tell how.
-
-    Attributes:
-        marks: Packed 64-bit floats, equally many for every continuous column that is counted.
-        omitted: Positions of columns that are not counted, ascending.
     """
 
     discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
@@ -97,8 +89,8 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     countable = True
     by_patient = True
 
-    marks: bytes
-    omitted: tuple[int, ...] = ()
+    marks: bytes  # packed 64-bit floats, equally many for every continuous column that is counted
+    omitted: tuple[int, ...] = ()  # positions of columns that are not counted, ascending
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,7 +117,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
 
     def mark_array(self) -> FloatVector:
         """The marks of every continuous column that is counted, shape (c, M)."""
-        packed = np.frombuffer(self.marks, dtype="<f8").astype(np.float64)
+        packed = unpack_floats(self.marks)
         continuous = self._n_marked
         return packed.reshape(continuous, len(packed) // continuous if continuous else 0)
 

@@ -13,8 +13,7 @@ from cipherdag.pages.language import ENGLISH, Language
 
 MOST_WORDS = 30
 """Of one sentence; more quantities begin another."""
-LARGEST_USUAL_LEVEL = 0.1
-"""A test at a larger one says so."""
+LARGEST_USUAL_LEVEL = 0.1  # a test at a larger one says so
 
 
 class Quantity(StrEnum):

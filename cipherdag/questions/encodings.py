@@ -16,8 +16,7 @@ from cipherdag.questions.disclosure import Disclosure
 MAX_VARIABLES = 10_000
 SIGNED_BITS = 52
 """Bits of a signed value: 256 sites' sums still fit one 64-bit word."""
-LARGEST_DEVIATION = 1 << 16
-"""Most units that a value may lie from the common centre of its column."""
+LARGEST_DEVIATION = 1 << 16  # most units that a value may lie from the common centre of its column
 LARGEST_UNIT = 1100
 """Largest binary exponent of a common unit, of either sign: that of any float is smaller."""
 MOMENT_BITS = 66
@@ -64,6 +63,16 @@ def require_possible(about: str, what: str, *, holds: object) -> None:
 def mean_of(total: FloatVector, count: FloatVector) -> FloatVector:
     """The totals divided by their counts; NaN where a count is 0."""
     return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+
+
+def pack_floats(values: NDArray[np.float64]) -> bytes:
+    """Little-endian 64-bit floats, row by row: how numbers of questions travel."""
+    return np.ascontiguousarray(values, dtype="<f8").tobytes()
+
+
+def unpack_floats(packed: bytes) -> FloatVector:
+    """Inverse of `pack_floats`, as one vector."""
+    return np.frombuffer(packed, dtype="<f8").astype(np.float64)
 
 
 def pack_integers(values: IndexArray) -> bytes:
@@ -182,7 +191,7 @@ class OnScales:
 
     def origin_array(self) -> FloatVector:
         """The common origin that is subtracted from each column, shape (c,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.origins)
 
     def unit_array(self) -> IndexArray:
         """The power of two that each column is then divided by, shape (c,)."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.combined_evidence import MAX_ROWS_LIMIT
 from cipherdag.questions.disclosure import Quantity, coarse, sums
-from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, unpack_floats
 from cipherdag.questions.question import Question
 
 Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
@@ -79,7 +79,7 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
     Attributes:
         round: Number of the federated round, from 1.
         seed: Seed of the run; a site derives its own from it, the round, its rows and its key.
-        belief: Packed aggregate of the last round, as `pack_beliefs` makes it: psi (``paper``), or
+        belief: Packed 64-bit floats, (m, p, p): the last round's aggregate, psi (``paper``), or
             the logits gamma and theta (``code``); empty in the first round.
         intervention_type: ``perfect``, or ``imperfect``, which leaves the target its parents and
             only DCDI can take.
@@ -225,16 +225,11 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
         shape = (self.n_matrices, self.n_variables, self.n_variables)
         if len(self.belief) != 8 * math.prod(shape):
             raise ValueError("the packed belief does not have the length n_variables implies")
-        arrays = np.frombuffer(self.belief, dtype="<f8").astype(np.float64).reshape(shape)
+        arrays = unpack_floats(self.belief).reshape(shape)
         low, high = (0.0, 1.0) if self.reference == "paper" else (-LOGIT_BOUND, LOGIT_BOUND)
         if not ((arrays >= low) & (arrays <= high)).all():  # NaN fails both
             raise ValueError("a belief lies outside its range")
         return arrays
-
-
-def pack_beliefs(arrays: FloatMatrix) -> bytes:
-    """Little-endian 64-bit floats, row by row, of shape (m, p, p)."""
-    return np.ascontiguousarray(arrays, dtype="<f8").tobytes()
 
 
 def off_diagonal(matrices: FloatMatrix) -> FloatVector:

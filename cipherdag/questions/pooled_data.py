@@ -29,8 +29,7 @@ MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
 """Most categories of a column, and most cells of one table, that any site counts."""
 LOCATION_EXPONENT, LOCATION_BITS, SPREAD_BITS = 100, 50, 20
 LARGEST_LOCATION, LARGEST_SPREAD = 1024.0, 2048.0
-FEWEST_ORDERED = 3
-"""Fewest categories whose order matters."""
+FEWEST_ORDERED = 3  # fewest categories whose order matters
 _FLAGS = Quantity.MISSING, Quantity.RESTRICTED
 
 
@@ -170,36 +169,20 @@ class Columns(Question, frozen=True, tag="columns"):
 
 @dataclass(frozen=True, slots=True)
 class ColumnKinds:
-    """Types and hints of location and scale of the columns over all sites, arrays of shape (p,).
+    """Types and hints of location and scale of the columns over all sites, arrays of shape (p,)."""
 
-    Attributes:
-        rows: Rows of all sites.
-        categories: Number of categories; 0 for a continuous variable.
-        location: Mean hint of location.
-        spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
-        size: Mean binary logarithm of the largest value at sites without a spread; NaN if all 0.
-        incomplete: Whether some site misses a value.
-        restricted: Whether some site restricts small counts.
-        ordered: Whether there are three or more categories in an order; False where not asked.
-        few: Whether some site that restricts small counts has numbers of few values, whose exact
-            sums are counts; False where not asked.
-        patients: Whose rows they are; 0 where every row is a person.
-        visits: Most rows of a patient at any site.
-        complete: Whether rows that miss a value are not counted.
-    """
-
-    rows: int
-    categories: IndexArray
-    location: FloatVector
-    spread: FloatVector
-    size: FloatVector
-    incomplete: BoolVector
-    restricted: bool
-    ordered: BoolVector
-    few: BoolVector
-    patients: int = 0
-    visits: int = 1
-    complete: bool = False
+    rows: int  # rows of all sites
+    categories: IndexArray  # number of categories; 0 for a continuous variable
+    location: FloatVector  # mean hint of location
+    spread: FloatVector  # mean binary logarithm of the standard deviation; NaN where none has any
+    size: FloatVector  # that of the largest value at sites without a spread; NaN if all are 0
+    incomplete: BoolVector  # whether some site misses a value
+    restricted: bool  # whether some site restricts small counts
+    ordered: BoolVector  # whether three or more categories have an order; False if not asked
+    few: BoolVector  # whether numbers of few values tell counts some site restricts; as ``ordered``
+    patients: int = 0  # whose rows they are; 0 where every row is a person
+    visits: int = 1  # most rows of a patient at any site
+    complete: bool = False  # whether rows that miss a value are not counted
 
     @property
     def repeats(self) -> bool:
@@ -297,14 +280,6 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     Leaks:
         Exact sums of squares of 0 and 1 tell the counts of three sites. Sites that restrict small
         counts weigh rows at random where ``centred``, and else give no column of few values.
-
-    Attributes:
-        variables: Packed positions of the columns, ascending; no site misses a value in them.
-        origins: Packed 64-bit floats, one per column.
-        units: Packed binary exponents, one per column.
-        centred: Whether each site takes its own means off first: the sums are 0 then.
-        standardised: A byte for every column, 1 where each site also divides by its own standard
-            deviation, so that the squares add up to the rows; empty for none.
     """
 
     discloses = (
@@ -315,11 +290,13 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     by_patient = True
 
     n_variables: int
-    variables: bytes
-    origins: bytes
-    units: bytes
+    variables: bytes  # packed positions of the columns, ascending; no site misses a value in them
+    origins: bytes  # packed 64-bit floats, one per column
+    units: bytes  # packed binary exponents, one per column
     max_rows: int = 1 << 20
-    centred: bool = False
+    centred: bool = False  # whether each site takes its own means off first: the sums are 0 then
+    # a byte for every column, 1 where each site also divides by its own standard deviation, so that
+    # the squares add up to the rows; empty for none
     standardised: bytes = b""
 
     def __post_init__(self) -> None:

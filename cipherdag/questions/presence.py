@@ -82,5 +82,4 @@ class Measured:
         return unmeasured
 
 
-EVERYWHERE = Measured()
-"""Every site measured every variable."""
+EVERYWHERE = Measured()  # every site measured every variable

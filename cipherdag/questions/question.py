@@ -27,15 +27,13 @@ from cipherdag.predicates import Predicates
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined, once_more
 from cipherdag.questions.encodings import Encoding, segments
 
-MAX_REPLICATES = 1000
-"""Most resamples of its rows that a site draws in a run."""
+MAX_REPLICATES = 1000  # most resamples of its rows that a site draws in a run
 BY_PATIENT = (
     'Choose evidence "stratified" (FedPC, FedFCI, GraphCheck, FedCMFS), FedBOSS within sites, '
     "Effect, Survival or Describe. Or give the site one row a patient."
 )
 """What to do where an algorithm takes rows for persons, and they are visits of patients."""
-MOST_VISITS = 1000
-"""Most rows of a patient that a plan may declare."""
+MOST_VISITS = 1000  # most rows of a patient that a plan may declare
 PATIENTS_COUNTED = "patients"
 """What ledgers add where rows are visits, and patients are counted, too."""
 PARTS_COUNTED = "parts-of-patients"
@@ -56,14 +54,11 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     discloses: ClassVar[tuple[Disclosure, ...]]
     """All that a question of its kind may disclose; every kind has to say it."""
-    resamplable: ClassVar[bool] = False
-    """Whether it may be asked of rows that a site resampled."""
+    resamplable: ClassVar[bool] = False  # whether it may be asked of rows that a site resampled
     countable: ClassVar[bool] = False
     """Whether the sites that contribute to each part can be counted."""
-    opt_in: ClassVar[bool] = False
-    """Whether a site answers it only if its policy names it."""
-    indivisible: ClassVar[bool] = False
-    """Whether no part is opened where some part is not."""
+    opt_in: ClassVar[bool] = False  # whether a site answers it only if its policy names it
+    indivisible: ClassVar[bool] = False  # whether no part is opened where some part is not
     opens_without_parts: ClassVar[bool] = False
     """Whether its sums are disclosed even where no part has enough contributors."""
     by_patient: ClassVar[bool] = False

@@ -7,7 +7,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.disclosure import Quantity, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.pooled_data import FEWEST_ORDERED, check_categories
 from cipherdag.questions.question import Question
 from cipherdag.statistics.regression_models import MAX_COEFFICIENTS, Regression, coefficient_count
@@ -34,16 +34,6 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     Leaks:
         With indicators the sums contain counts of single categories and of pairs, as a table of two
         variables does; with interactions, the counts of a table of all of them.
-
-    Attributes:
-        origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
-        units: Packed binary exponents that it is then divided by, shape (p,).
-        lengths: Packed 16-bit numbers of every model: of predictors, of further variables (rows
-            must be complete in them, too), and of predictors that interact.
-        members: Packed 16-bit positions of every model: response, predictors, further variables.
-        coefficients: Packed 64-bit floats of all models.
-        site_effect: Whether every site has constants of its own.
-        ordered: Positions of the variables with three or more categories in an order, ascending.
     """
 
     discloses = sums(Quantity.REGRESSIONS)
@@ -51,13 +41,17 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     opt_in = True
 
     categories: tuple[int, ...]
-    origins: bytes
-    units: bytes
+    origins: bytes  # packed 64-bit floats: what is taken off each continuous column, shape (p,)
+    units: bytes  # packed binary exponents that it is then divided by, shape (p,)
+    # packed 16-bit numbers of every model: of predictors, of further variables (rows must be
+    # complete in them, too), and of predictors that interact
     lengths: bytes
+    # packed 16-bit positions of every model: response, predictors, further variables
     members: bytes
-    coefficients: bytes
+    coefficients: bytes  # packed 64-bit floats of all models
     max_rows: int = 1 << 20
-    site_effect: bool = False
+    site_effect: bool = False  # whether every site has constants of its own
+    # positions of the variables with three or more categories in an order, ascending
     ordered: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -129,7 +123,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
 
     def coefficient_array(self) -> FloatVector:
         """The coefficients of all models, one model after the other."""
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.coefficients)
 
     @property
     def label(self) -> str:

@@ -28,16 +28,12 @@ REGRET_GRID_LIMIT = 20
 
 
 class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A score that the sites use, and the algorithm that learns their best graph.
+    """A score that the sites use, and the algorithm that learns their best graph."""
 
-    Attributes:
-        score: ``bic``: of a linear Gaussian model for continuous columns, of tables for discrete
-            ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
-        learner: ``ges``: greedy equivalence search.
-    """
-
+    # ``bic``: of a linear Gaussian model for continuous columns, of tables for discrete ones, in
+    # nats; ``mdl``: spline description length for continuous columns, in bits
     score: Literal["bic", "mdl"] = "bic"
-    learner: Literal["ges"] = "ges"
+    learner: Literal["ges"] = "ges"  # ``ges``: greedy equivalence search
 
 
 def largest_on_grid(grid_bits: int) -> int:

@@ -21,26 +21,19 @@ MAX_GRID_BITS = 48
 
 
 class SeparatorSearch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The candidate separating sets of some non-adjacent pairs of a skeleton.
-
-    Attributes:
-        pairs: Packed pairs (x, z), x < z; a pair is called a group below.
-        test: The test whose independence a candidate must show.
-        pool: ``either``: subsets of ne(x), then those of ne(z) (FedPC, section 3.2.2, phase 1);
-            ``union``: subsets of ne(x) and ne(z) together (the original code).
-        max_cond_size: Largest candidate; None for no limit.
-        measure: What makes a candidate good: its ``p_value``; or with ``correlation`` a small
-            absolute partial correlation where the test is Fisher-z (the original code).
-        grid_bits: Scores are compared on a grid of ``2**-grid_bits``.
-    """
+    """The candidate separating sets of some non-adjacent pairs of a skeleton."""
 
     skeleton: Skeleton
-    pairs: bytes
-    test: CITestSpec
+    pairs: bytes  # packed pairs (x, z), x < z; a pair is called a group below
+    test: CITestSpec  # the test whose independence a candidate must show
+    # ``either``: subsets of ne(x), then those of ne(z) (FedPC, section 3.2.2, phase 1); ``union``:
+    # subsets of ne(x) and ne(z) together (the original code)
     pool: Literal["either", "union"] = "either"
-    max_cond_size: int | None = 3
+    max_cond_size: int | None = 3  # largest candidate; None for no limit
+    # what makes a candidate good: its ``p_value``; or with ``correlation`` a small absolute partial
+    # correlation where the test is Fisher-z (the original code)
     measure: Literal["p_value", "correlation"] = "p_value"
-    grid_bits: int = 20
+    grid_bits: int = 20  # scores are compared on a grid of ``2**-grid_bits``
 
     def __post_init__(self) -> None:
         if len(self.pairs) % 16:
@@ -225,16 +218,12 @@ class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
 
 
 class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
-    """Asks whether the first candidate that attains ``peaks`` precedes each threshold.
-
-    Attributes:
-        peaks: Packed best scores over all sites, shape (G,), as found before.
-    """
+    """Asks whether the first candidate that attains ``peaks`` precedes each threshold."""
 
     discloses = of_one(Quantity.BEST_SET)
     resamplable = True
 
-    peaks: bytes
+    peaks: bytes  # packed best scores over all sites, shape (G,), as found before
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -250,24 +239,18 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
 
 
 class CandidateScores(_OfSearch, frozen=True, tag="scores"):
-    """Scores of a slice of all candidates, the pairs' candidates one after the other.
-
-    Attributes:
-        first: Where the slice starts.
-        score: ``mean``: n p and n, where n is the site's rows and 0 for an unreliable test
-            (FedPC, section 5, first strategy); ``vote``: 1 where the site finds independence
-            (second strategy).
-        max_rows: Declared bound of n for ``mean``.
-    """
+    """Scores of a slice of all candidates, the pairs' candidates one after the other."""
 
     discloses = sums(Quantity.VOTES, Quantity.P_VALUES, Quantity.TEST_ROWS)
     resamplable = True
     countable = True
 
-    first: int
+    first: int  # where the slice starts
     count: int
+    # ``mean``: n p and n, where n is the site's rows and 0 for an unreliable test (FedPC, section
+    # 5, first strategy); ``vote``: 1 where the site finds independence (second strategy)
     score: Literal["mean", "vote"]
-    max_rows: int = 1 << 20
+    max_rows: int = 1 << 20  # declared bound of n for ``mean``
 
     def __post_init__(self) -> None:
         if self.first < 0 or self.count < 0 or not 1 <= self.max_rows <= 1 << 40:

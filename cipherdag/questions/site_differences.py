@@ -23,8 +23,7 @@ from cipherdag.questions.question import Question
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
-ANGLE_NOISE_SE = 1.0
-"""Most that a site adds to an angle before it tells it, in standard errors."""
+ANGLE_NOISE_SE = 1.0  # most that a site adds to an angle before it tells it, in standard errors
 
 
 class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
@@ -45,13 +44,6 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         that site's count c of a share, to about the root of c either way, be it below its
         ``min_cell_size``. Given others, the rows of strata that were left out, all together, follow
         by subtraction.
-
-    Attributes:
-        origins: Packed 64-bit floats: about where each continuous column lies, shape (p,).
-        units: Packed binary exponents: about how far it spreads, shape (p,).
-        counts: How many sets have 0, 1, 2, ... variables that are given.
-        members: Packed positions, two bytes each: the variable, then those given, ascending and
-            discrete; sets of fewer given variables first.
     """
 
     discloses = (
@@ -62,9 +54,12 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
     countable = True
 
     categories: tuple[int, ...]
-    origins: bytes
-    units: bytes
+    origins: bytes  # packed 64-bit floats: about where each continuous column lies, shape (p,)
+    units: bytes  # packed binary exponents: about how far it spreads, shape (p,)
+    # how many sets have 0, 1, 2, ... variables that are given.
     counts: tuple[int, ...]
+    # packed positions, two bytes each: the variable, then those given, ascending and discrete; sets
+    # of fewer given variables first
     members: bytes
     max_rows: int = 1 << 20
 

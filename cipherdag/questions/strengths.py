@@ -9,10 +9,8 @@ from cipherdag.questions.disclosure import Quantity, bits
 from cipherdag.questions.encodings import segments, unpack_integers
 from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 
-STEPS = 16
-"""How many steps a power of four has, in which amounts are compared with it."""
-POWERS = 25
-"""How many powers of four, from 1 on, a sum of weighted strengths is compared with."""
+STEPS = 16  # how many steps a power of four has, in which amounts are compared with it
+POWERS = 25  # how many powers of four, from 1 on, a sum of weighted strengths is compared with
 
 
 class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
@@ -85,14 +83,11 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
 
     Each power from 1 on opens a bit; 1 says that the sum is at least as large. Strengths are then
     compared on a grid that fits them: a G2 times rows may be a number of 45 bits.
-
-    Attributes:
-        question: The pairs, tests given nothing.
     """
 
     discloses = bits(Quantity.SCALE)
 
-    question: WeightedEvidence
+    question: WeightedEvidence  # the pairs, tests given nothing
 
     def __post_init__(self) -> None:
         if len(self.question.counts) != 1:

@@ -20,8 +20,7 @@ FEWEST_SITES = 2
 
 Where there are only two, the coordinator is the dealer.
 """
-MOST_VERDICTS = MOST_COMPARISONS
-"""Verdicts of one question, of one comparison each."""
+MOST_VERDICTS = MOST_COMPARISONS  # verdicts of one question, of one comparison each
 VERDICT_VALUES = 100
 """The keys of one comparison take about as many bytes as this many values of an answer."""
 SUM_BITS = 35
@@ -68,18 +67,14 @@ class Verdicts(Question, frozen=True):
 
 
 class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
-    """Asks which edges are removed by the sites' votes; one bit for every edge is opened.
-
-    Attributes:
-        question: The votes; a site that does not abstain counts as able.
-        needed: Entry k is the least number of votes that keeps an edge that k sites can test, for
-            k = 0, 1, ..., N; 0 means that it stands anyway. Where sites may abstain, entry k is
-            the least number above one share of k, and entry 0 is 0.
-    """
+    """Asks which edges are removed by the sites' votes; one bit for every edge is opened."""
 
     discloses = bits(Quantity.EDGE_FALLS)
 
-    question: EdgeVotes
+    question: EdgeVotes  # the votes; a site that does not abstain counts as able
+    # entry k is the least number of votes that keeps an edge that k sites can test, for k = 0, 1,
+    # ..., N; 0 means that it stands anyway. Where sites may abstain, entry k is the least number
+    # above one share of k, and entry 0 is 0.
     needed: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -145,22 +140,16 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
     values are concave in k at levels up to a half, and convex at others. In the first case the bit
     says dependent, the sum is above the value; in the second independent, it is not. So either is a
     logical OR of comparisons with the lines through neighbouring critical values.
-
-    Attributes:
-        question: The tests, ``fisher`` or ``weighted_p``.
-        grid_bits: Amounts are on a grid of ``2**-grid_bits``.
-        largest: Largest size of one site's amount, on the grid; a larger one is cut to it.
-        critical: Of ``fisher`` the largest sums that say independent, of 1, 2, ... sites.
-        both: Of ``weighted_p`` whether tests given nothing are asked both ways.
     """
 
     discloses = bits(Quantity.DECISION, Quantity.ABLE, Quantity.LENIENT)
 
-    question: CombinedEvidence
-    grid_bits: int
-    largest: int
+    question: CombinedEvidence  # the tests, ``fisher`` or ``weighted_p``
+    grid_bits: int  # amounts are on a grid of ``2**-grid_bits``
+    largest: int  # largest size of one site's amount, on the grid; a larger one is cut to it
+    # of ``fisher`` the largest sums that say independent, of 1, 2, ... sites.
     critical: tuple[int, ...] = ()
-    both: bool = False
+    both: bool = False  # of ``weighted_p`` whether tests given nothing are asked both ways
 
     def __post_init__(self) -> None:
         if self.question.combination not in ("fisher", "weighted_p"):

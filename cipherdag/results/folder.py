@@ -21,8 +21,7 @@ from cipherdag.sites.record.ledger import Release, ledger_lines, read_releases, 
 REPORT_FILE = "result.json"
 ALWAYS = ("report.html", "run.toml", "schema.toml", "releases", "edges.csv", "graph.svg")
 """What a folder is looked through for before a run: of each result, and of a graph."""
-UNFINISHED = "unfinished"
-"""What is kept of a run in one process until its result is saved."""
+UNFINISHED = "unfinished"  # what is kept of a run in one process until its result is saved
 
 
 @dataclass(frozen=True, slots=True)

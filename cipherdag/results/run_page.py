@@ -39,23 +39,16 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class SiteRow:
-    """A site of the report.
-
-    Attributes:
-        left_in: Round in which it left the run; 0 if it stayed.
-        records: Records of its ledger, as it reported on closing.
-        checked: What the check of its ledger found; empty where the ledger stays at the site.
-        leaving: What left it: the records of its ledger, or as the coordinator counted them.
-    """
+    """A site of the report."""
 
     name: str
     sent: int
-    left_in: int
-    records: int
+    left_in: int  # round in which it left the run; 0 if it stayed
+    records: int  # of its ledger, as it reported on closing
     head: str
-    checked: str
+    checked: str  # what the check of its ledger found; empty where it stays at the site
     broken: bool
-    leaving: Sequence[Release | CountedReleases]
+    leaving: Sequence[Release | CountedReleases]  # of its ledger, or as the coordinator counted
 
 
 def run_page(

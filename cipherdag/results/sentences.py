@@ -41,8 +41,7 @@ SOME_ADD_NOTHING = "; a site without enough rows for a part adds nothing to it"
 """Where a part is opened once enough sites have it, be they all or not."""
 Opened = Collection[Disclosure]
 """What is known of what a run declared; nothing where empty."""
-Declared = Callable[[str], Opened]
-"""The same of a session."""
+Declared = Callable[[str], Opened]  # the same of a session
 NOT_KNOWN: Declared = lambda _: ()  # noqa: E731
 STEPS = {
     "share": "before it sent its share",
@@ -71,8 +70,7 @@ class CountedReleases:
 
 
 AnyRelease = Release | CountedReleases
-Releases = Mapping[str, Sequence[AnyRelease]]
-"""By site."""
+Releases = Mapping[str, Sequence[AnyRelease]]  # by site
 
 
 def disclosed_by(kinds: str, declared: Opened = ()) -> tuple[Disclosure, ...]:

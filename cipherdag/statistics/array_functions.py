@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, IndexArray
 
-Array = Any
-"""A numpy array, or a tensor on the device of a site."""
+Array = Any  # a numpy array, or a tensor on the device of a site
 
 
 def functions_of(array: Array) -> Any:

@@ -168,8 +168,7 @@ class PearsonChiSquare:
         return indices(squares.round())
 
 
-TableStatistic = GSquared | PearsonChiSquare
-"""Each is an integer multiple of ``1 / scale``."""
+TableStatistic = GSquared | PearsonChiSquare  # each is an integer multiple of ``1 / scale``
 
 
 def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:

@@ -14,8 +14,7 @@ from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
 
 STEPS = 40
 HALVINGS = 12
-ROUNDING = 1e-11
-"""Loss of a step, as a share of the value, that rounding explains."""
+ROUNDING = 1e-11  # loss of a step, as a share of the value, that rounding explains
 TEST_TOLERANCE = 1e-8
 """Gain, as a share of the value, below which a test needs no further round.
 
@@ -27,23 +26,14 @@ ESTIMATE_TOLERANCE = 1e-16
 
 @dataclass(slots=True)
 class NewtonAscent:
-    """A `NewtonAscent` is the state of Newton's method with step halving.
+    """A `NewtonAscent` is the state of Newton's method with step halving."""
 
-    Attributes:
-        coefficients: The last accepted ones, shape (m,).
-        tolerance: Gain of a step, as a share of the value, at which the ascent ends.
-        value: Value of the function there.
-        rank: Number of directions that the data determine.
-        information: Minus the last Hessian, in the directions in which steps are taken.
-        finished: Whether no step is left.
-    """
-
-    coefficients: FloatVector
-    tolerance: float = TEST_TOLERANCE
-    value: float = -np.inf
-    rank: int = 0
-    information: FloatMatrix | None = None
-    finished: bool = False
+    coefficients: FloatVector  # the last accepted ones, shape (m,)
+    tolerance: float = TEST_TOLERANCE  # gain of a step, as a share of the value, at which it ends
+    value: float = -np.inf  # of the function there
+    rank: int = 0  # number of directions that the data determine
+    information: FloatMatrix | None = None  # minus the last Hessian, where steps are taken
+    finished: bool = False  # whether no step is left
     _step: FloatVector | None = None
     _share: float = 1.0
     _largest_share: float = 1.0

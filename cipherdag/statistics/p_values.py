@@ -17,8 +17,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.statistics.array_functions import Array, floats, functions_of
 
-WIDTH = 1.959963984540054
-"""Half of a 95 % interval, in standard deviations."""
+WIDTH = 1.959963984540054  # half of a 95 % interval, in standard deviations
 Correction = Literal["holm", "benjamini-hochberg"]
 # A variable of which less than this share of the variance is left is a linear combination of the
 # conditioning set: rounding, about 1e-16, would decide the correlation of the rest.

@@ -56,23 +56,18 @@ class Fit(NewtonAscent):
 
     The value of a linear model, which takes one step, is n / 2 times minus the logarithm of the
     residual squares.
-
-    Attributes:
-        model: The model.
-        discrete: Whether the response is discrete.
-        site_effect: Whether constants or thresholds differ by site; none has derivatives here.
-        limiting_rows: The limiting sample size: rows outside the response's most frequent category,
-            or all rows of a linear model.
-        rows: Rows of every category of a discrete response, once they are counted.
-        degenerate: Whether the predictors leave no variance of a linear response.
     """
 
-    model: Regression
-    discrete: bool
+    model: Regression  # the model
+    discrete: bool  # whether the response is discrete
+    # whether constants or thresholds differ by site; none has derivatives here
     site_effect: bool = False
+    # the limiting sample size: rows outside the response's most frequent category, or all rows of a
+    # linear model
     limiting_rows: float = 0.0
+    # rows of every category of a discrete response, once they are counted
     rows: FloatVector | None = None
-    degenerate: bool = False
+    degenerate: bool = False  # whether the predictors leave no variance of a linear response
     _free: FloatMatrix | None = None
 
     @property

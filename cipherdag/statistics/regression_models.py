@@ -21,27 +21,20 @@ from cipherdag.statistics.reproducible import on_grid
 MAX_COEFFICIENTS = 4096
 PROPENSITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Lower edges of the bins in which fitted propensities are counted; the last bin ends at 1."""
-CLOSEST = 0.9
-"""Largest share of the distance between two thresholds by which a step may reduce it."""
+CLOSEST = 0.9  # largest share of the distance between two thresholds by which a step may reduce it
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A `Regression` names a response and its predictors, over the rows complete in all variables.
+    """A response and its predictors, over the rows complete in all variables."""
 
-    Attributes:
-        response: Position of the response.
-        predictors: Positions of the predictors, in the order of the coefficients.
-        complete_in: Positions of further variables whose missing values exclude a row.
-        ordered: Whether the response is ordinal.
-        crossed: How many of the first predictors interact: every combination of categories of the
-            discrete ones has a constant and a slope per continuous one.
-    """
-
-    response: int
-    predictors: tuple[int, ...]
+    response: int  # position of the response
+    predictors: tuple[int, ...]  # positions of the predictors, in the order of the coefficients
+    # positions of further variables whose missing values exclude a row
     complete_in: tuple[int, ...] = ()
-    ordered: bool = False
+    ordered: bool = False  # whether the response is ordinal
+    # how many of the first predictors interact: every combination of categories of the discrete
+    # ones has a constant and a slope per continuous one
     crossed: int = 0
 
 

@@ -19,8 +19,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
-SUM_BITS = 61
-"""Bits of a sum over the cells of a table."""
+SUM_BITS = 61  # bits of a sum over the cells of a table
 MOST_BITS = 40
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cipherdag import FedCD, Federation, Policy, Training
 from cipherdag.algorithms.fedcd import algorithm as fedcd
-from cipherdag.questions.encodings import segments
-from cipherdag.questions.local_beliefs import LocalBeliefs, off_diagonal, pack_beliefs
+from cipherdag.questions.encodings import pack_floats, segments
+from cipherdag.questions.local_beliefs import LocalBeliefs, off_diagonal
 from cipherdag.sites.answers.belief_answers import (
     ROW_STEP,
     site_weights,
@@ -101,7 +101,7 @@ def rounds(draw):
         n_variables=p,
         round=2,
         seed=0,
-        belief=draw(st.sampled_from([b"", pack_beliefs(last)])),
+        belief=draw(st.sampled_from([b"", pack_floats(last)])),
         reference=reference,
         sharpness=draw(st.floats(0.1, 30.0)),
         full_mass=draw(st.integers(1, 1000)),

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from cipherdag.errors import GraphError
 from cipherdag.graphs.graph import CPDAG, MPDAG, CausalGraph, class_of_dags
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.graphs.resolution import class_of
+from cipherdag.graphs.orientation import class_of, cpdag_of
 
 seeds = st.integers(0, 2**32 - 1)
 NAMES = "abcdefgh"

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError, ParameterError
-from cipherdag.graphs import orientation
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import (
     DENSE_UP_TO,
     colliders_by_sepset,
+    colliders_in_code_order,
     compose,
     cpdag_of,
     meek,
@@ -37,11 +37,9 @@ from cipherdag.graphs.orientation import (
 seeds = st.integers(0, 100_000)
 
 
-def orient_colliders(skeleton, sepsets, **settings):
+def orient_colliders(skeleton, sepsets):
     """Colliders by separating set, directed."""
-    return orientation.orient_colliders(
-        skeleton, colliders_by_sepset(skeleton, sepsets), **settings
-    )
+    return colliders_in_code_order(skeleton, colliders_by_sepset(skeleton, sepsets))
 
 
 @settings(max_examples=60, deadline=None)
@@ -224,16 +222,15 @@ def test_meek_refuses_unknown_rules_and_what_is_no_graph():
             cpdag_of(arcs_of(wrong))
 
 
-@given(seeds, st.sampled_from(["overwrite", "keep", "strongest"]))
-def test_true_separating_sets_give_the_true_pattern(seed, conflicts):
+@given(seeds)
+def test_true_separating_sets_give_the_true_pattern(seed):
     rng = np.random.default_rng(seed)
     dag = random_dag(int(rng.integers(3, 9)), 2.5, rng)
     oracle, sepsets = OracleTest(dag), {}
     for x, z in unshielded_pairs(dag).tolist():
         parents = (np.flatnonzero(dag[:, v]).tolist() for v in (x, z))
         sepsets[x, z] = next(frozenset(s) for s in parents if oracle.separated(x, z, s))
-    strength = {pair: float(rng.random()) for pair in sepsets}
-    found = orient_colliders(dag | dag.T, sepsets, conflicts=conflicts, strength=strength)
+    found = orient_colliders(dag | dag.T, sepsets)
     assert (found == pattern_of(dag)).all()
     assert (meek(found) == cpdag_of(dag)).all()
 
@@ -245,24 +242,9 @@ def test_ambiguous_pairs_are_no_colliders():
     assert (orient_colliders(skeleton, {(0, 2): frozenset()}) == arcs_of("a>b c>b")).all()
 
 
-PATH = arcs_of("a-b b-c c-d")
-BOTH = {(0, 2): frozenset(), (1, 3): frozenset()}  # wants a>b<c and b>c<d
-
-
-@pytest.mark.parametrize(
-    ("conflicts", "strength", "expected"),
-    [
-        ("overwrite", None, "a>b b>c d>c"),
-        ("keep", None, "a>b c>b c-d"),
-        ("strongest", {(0, 2): 0.9, (1, 3): 0.2}, "a>b c>b c-d"),
-        ("strongest", {(0, 2): 0.2, (1, 3): 0.9}, "a-b b>c d>c"),
-        ("strongest", {(0, 2): 0.5, (1, 3): 0.5}, "a-b b-c c-d"),
-        ("strongest", {(0, 1, 2): 0.3, (0, 2): 0.9, (1, 3): 0.5}, "a-b b>c d>c"),
-    ],
-)
-def test_conflicting_colliders(conflicts, strength, expected):
-    found = orient_colliders(PATH, BOTH, conflicts=conflicts, strength=strength)
-    assert (found == arcs_of(expected)).all()
+def test_a_later_collider_turns_arrows_of_an_earlier_one():
+    both = {(0, 2): frozenset(), (1, 3): frozenset()}  # wants a>b<c and b>c<d
+    assert (orient_colliders(arcs_of("a-b b-c c-d"), both) == arcs_of("a>b b>c d>c")).all()
 
 
 @given(seeds)
@@ -282,60 +264,12 @@ def test_overwriting_follows_the_original_visit(seed):
         if sepset is not None and y not in sepset:
             expected[x, y] = expected[z, y] = True
             expected[y, x] = expected[y, z] = False
-    assert (orient_colliders(skeleton, sepsets, conflicts="overwrite") == expected).all()
-    strength = {pair: float(rng.random()) for pair in sepsets}
-    for rule in ("keep", "strongest"):
-        kept = orient_colliders(skeleton, sepsets, conflicts=rule, strength=strength)
-        assert (kept | kept.T == skeleton).all()
-        into = kept & ~kept.T
-        for a, b in np.argwhere(into):  # every arrowhead is owed to a whole triple
-            assert any(
-                into[c, b]
-                and not skeleton[a, c]
-                and sepsets[min(a, c), max(a, c)] is not None
-                and b not in sepsets[min(a, c), max(a, c)]
-                for c in range(n)
-                if c != a
-            )
-
-
-@given(seeds)
-def test_the_strongest_colliders_do_not_depend_on_variable_order(seed):
-    arcs, rng = any_graph(seed, largest=7)
-    skeleton = arcs | arcs.T
-    n = len(skeleton)
-    sepsets = {
-        (x, z): frozenset(np.flatnonzero(rng.random(n) < 0.3).tolist())
-        for x, z in unshielded_pairs(skeleton).tolist()
-    }
-    strength = {pair: float(rng.integers(0, 4)) for pair in sepsets}
-    order = rng.permutation(n)
-    place = np.argsort(order).tolist()
-
-    def moved(pair):
-        return tuple(sorted(place[v] for v in pair))
-
-    found = orient_colliders(skeleton, sepsets, conflicts="strongest", strength=strength)
-    again = orient_colliders(
-        relabelled(skeleton, order),
-        {moved(pair): frozenset(place[v] for v in s) for pair, s in sepsets.items()},
-        conflicts="strongest",
-        strength={moved(pair): value for pair, value in strength.items()},
-    )
-    # triples of one pair are equally strong, and neither wins
-    assert (again == relabelled(found, order)).all()
+    assert (orient_colliders(skeleton, sepsets) == expected).all()
 
 
 def test_colliders_refuse_what_is_missing():
     with pytest.raises(GraphError, match=r"\(0, 2\)"):
         orient_colliders(arcs_of("a-b b-c"), {})
-    with pytest.raises(GraphError, match="undirected"):
-        orient_colliders(arcs_of("a>b b-c"), {(0, 2): None})
-    with pytest.raises(ParameterError, match="majority"):
-        orient_colliders(PATH, BOTH, conflicts="majority")
-    for strength in (None, {(0, 2): 0.1}, {(0, 2): 0.1, (1, 3): float("nan")}):
-        with pytest.raises(ParameterError, match="strength"):
-            orient_colliders(PATH, BOTH, conflicts="strongest", strength=strength)
 
 
 def test_empty_and_single():
@@ -379,7 +313,7 @@ def test_meek_of_a_large_graph_is_that_of_its_small_parts():
             for y in np.flatnonzero(dag[x] & dag[z]).tolist()
         ]
         sure = [own for own in colliders if rng.random() < 0.7]
-        arcs = orientation.orient_colliders(adjacent, sure)
+        arcs = colliders_in_code_order(adjacent, sure)
         parts.append(arcs)
         found.append(meek(arcs))
     whole, wanted = np.zeros((2, 320, 320), dtype=bool)

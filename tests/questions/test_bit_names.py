@@ -11,11 +11,9 @@ from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.scores.bit_names import NAME_BYTES, bit_names, bits_by_pair, remaining
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.misfits import Misfits
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
 from cipherdag.questions.scores.score_bits import RaoBits
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
-from cipherdag.questions.scores.score_sums import RaoSums
+from cipherdag.questions.scores.score_sums import Misfits, RaoSums
 from cipherdag.questions.verdicts import EvidenceVerdicts
 
 CATEGORIES = (2, 3, 0, 2, 0)

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_comparisons import MOST_OF_A_SET, ScoreComparisons
+from cipherdag.questions.scores.likelihoods import MOST_OF_A_SET, LogLikelihoods, ScoreComparisons
 
 GRID_BITS = 6
 

@@ -18,7 +18,7 @@ robust to two errors: in half of all samples of a chain whose ends many sets sep
 belongs to a set without the middle; and some set with a collider separates where it acts weakly.
 
 Other triples are ambiguous, and so are those whose ends no set separates; where a DAG needs a
-collider, any of them may be it (`cipherdag.graphs.resolution`). A collider y is ambiguous, too, if
+collider, any of them may be it (`cipherdag.graphs.orientation`). A collider y is ambiguous, too, if
 another collider w of x and z is adjacent to it, and a test of x or z with y given w was skipped: y
 may be an effect of w alone, and adjacent to x and z only for want of that test.
 """
@@ -59,8 +59,7 @@ CollidersBy = Literal["sepset", "conservative", "majority", "p_value_drop"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "p_value_drop"]
 Verdict = Literal["collider", "ambiguous", "other"]
 
-CLEAR = 2.0
-"""Factor by which p must change on average when a middle joins the sets."""
+CLEAR = 2.0  # factor by which p must change on average when a middle joins the sets
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from cipherdag.findings.doubts import CURVED
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.misfits import MOST_BINS, Misfits
 from cipherdag.questions.scores.score_bits import RaoBits
+from cipherdag.questions.scores.score_sums import MOST_BINS, Misfits
 
 LEVELS: Final = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 """Levels of a check. An edge is named only where the checks of both ends agree, by chance about as
@@ -54,12 +54,8 @@ def check_fits(
 ) -> Generator[Question, FloatVector, tuple[CurvedEdge, ...]]:
     """Check the fits of all edges between numbers that have numbers as neighbours.
 
-    Args:
-        kinds: The columns; None for no check.
-        settings: How tests are done.
-        skeleton: The edges, shape (p, p).
-        most: Columns that are given at a time, as the tests' largest sets have; None for all.
-        closed: Whether nothing but bits is opened.
+    At most ``most`` columns are given at a time, as in the tests' largest sets; None for all.
+    Without columns nothing is checked; where ``closed``, nothing but bits is opened.
 
     Returns:
         The edges to be named, ascending. Rounds: one, with sums two, more where checks are many;

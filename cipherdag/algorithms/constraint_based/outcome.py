@@ -1,13 +1,16 @@
 """The outcome that every search for a graph by tests over all sites has, by position."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
 
 from cipherdag.algorithms.constraint_based.fit_checks import CurvedEdge
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest
 from cipherdag.algorithms.evidence.site_differences import SiteDifference
-from cipherdag.arrays import BoolMatrix
+from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.edge_evidence import TestsOfEdge
 from cipherdag.graphs.knowledge import Constraints
@@ -49,7 +52,6 @@ class TestsOutcome:
         bootstrap: In how many replicates every edge occurs, with which ends; None for none.
         rows: Rows of all sites, where they were disclosed; else 0.
         of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-        constraints: The background knowledge; None for none.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
         removed_untested: Pairs that count as independent though too few sites could test them,
@@ -70,3 +72,29 @@ class TestsOutcome:
     constraints: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
     removed_untested: BoolMatrix | None = field(repr=False, default=None)
+
+    def of_source(
+        self, source: CachedFederatedCITest, doubts: Doubts, constraints: Constraints
+    ) -> Self:
+        """This outcome with the doubts, and what the source of tests says of them all."""
+        kinds = source.kinds
+        return replace(
+            self,
+            tests={str(method): count for method, count in source.n_tests_by_method.items()},
+            rows=0 if kinds is None else kinds.rows,
+            of_patients={} if kinds is None else kinds.of_patients,
+            doubts=doubts,
+            removed_untested=removed_untested(source.untestable_pairs(), constraints),
+        )
+
+
+def removed_untested(untestable: IndexArray, constraints: Constraints) -> BoolMatrix | None:
+    """Pairs whose edges were removed untested, shape (p, p), symmetric; None where there are none.
+
+    ``untestable`` pairs, shape (B, 2), could not be tested; knowledge may exclude some of them.
+    """
+    removed = np.zeros_like(constraints.excluded)
+    x, z = untestable.T
+    removed[x, z] = removed[z, x] = True
+    removed &= ~constraints.excluded
+    return removed if removed.any() else None

@@ -10,7 +10,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.fit_checks import details_of_curves
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
-from cipherdag.algorithms.evidence.method import Method
+from cipherdag.algorithms.evidence.options import Method
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.arrays import BoolMatrix, IndexArray
@@ -26,7 +26,7 @@ from cipherdag.findings.edge_table import undone_warnings
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
-from cipherdag.graphs.knowledge import Constraints, given_of
+from cipherdag.graphs.knowledge import given_of
 from cipherdag.graphs.relations import MOST_SHOWN
 from cipherdag.pages.numerals import first_of
 
@@ -172,18 +172,6 @@ def support_phrase(
     """The support of a separation in words."""
     support = support_of(p_value, pair, given, removed)
     return "not tested" if support is None else f"support {support:.3g}"
-
-
-def removed_untested(untestable: IndexArray, constraints: Constraints) -> BoolMatrix | None:
-    """Pairs whose edges were removed untested, shape (p, p), symmetric; None where there are none.
-
-    ``untestable`` pairs, shape (B, 2), could not be tested; knowledge may exclude some of them.
-    """
-    removed = np.zeros_like(constraints.excluded)
-    x, z = untestable.T
-    removed[x, z] = removed[z, x] = True
-    removed &= ~constraints.excluded
-    return removed if removed.any() else None
 
 
 def untested_details(

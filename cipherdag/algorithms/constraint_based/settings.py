@@ -38,13 +38,7 @@ from cipherdag.findings.graph import LearntGraph, LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offered_tests
-from cipherdag.questions.disclosure import (
-    LARGEST_USUAL_LEVEL,
-    Disclosure,
-    Quantity,
-    bits,
-    joined,
-)
+from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds

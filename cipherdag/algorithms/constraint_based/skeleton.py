@@ -37,21 +37,13 @@ MOST_SETS = 2**53
 
 @dataclass(frozen=True, slots=True)
 class StableSkeleton:
-    """The skeleton that a search ends with, and the tests that decided it.
+    """The skeleton that a search ends with, and the tests that decided it."""
 
-    Attributes:
-        skeleton: Symmetric adjacency, shape (p, p).
-        layers: Edges left after each layer.
-        tie_break_score: The p-values of every variable's tests given nothing, summed, shape (p,).
-        weakest: The test of largest p-value of every pair.
-        decisive: How many tests every pair has, and which were skipped.
-    """
-
-    skeleton: BoolMatrix
-    layers: tuple[int, ...]
-    tie_break_score: FloatVector
-    weakest: MaxPValueTests
-    decisive: DecisiveTests
+    skeleton: BoolMatrix  # symmetric adjacency, shape (p, p)
+    layers: tuple[int, ...]  # edges left after each layer
+    tie_break_score: FloatVector  # p-values of every variable's tests given nothing, summed, (p,)
+    weakest: MaxPValueTests  # the test of largest p-value of every pair
+    decisive: DecisiveTests  # how many tests every pair has, and which were skipped
 
     @property
     def separations(self) -> Separations:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.describe.summaries import (
     Spreads,
     Summaries,
@@ -33,7 +32,7 @@ from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.estimation.rounded_totals import CellSizes
-from cipherdag.questions.gather import gather_two
+from cipherdag.questions.gather import gather_two, over_one_cohort
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Asking

@@ -9,16 +9,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import reported
-from cipherdag.algorithms.effect.sets import read_sets, sets_of, written_sets
-from cipherdag.algorithms.effect.withheld import too_small
-from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.effect.sets import read_sets, sets_of, too_small, written_sets
+from cipherdag.algorithms.evidence.pooled_moments import common_scales
 from cipherdag.algorithms.parameters import (
     check_parameters,
     graph_text,
@@ -37,14 +33,13 @@ from cipherdag.graphs.graph_sample import GraphSample
 from cipherdag.graphs.identification.answers import Answer
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, joined
-from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
     TRUNCATIONS,
     EffectSums,
     Estimator,
 )
-from cipherdag.questions.gather import gather, gather_two
+from cipherdag.questions.gather import gather, gather_two, over_one_cohort
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 
@@ -54,29 +49,17 @@ NAMED_ONCE = "; adjust names neither treatment nor outcome, which are in it anyw
 
 @dataclass(frozen=True, slots=True)
 class EffectOutcome:
-    """The effects, by position.
-
-    Attributes:
-        treatment: Position.
-        outcome: Position.
-        estimator: The estimator that was used.
-        effects: The effect given each set.
-        adjust: Positions of the variables in each adjustment set.
-        parents: Causes of the treatment in the DAGs that each set is for; None for a single set.
-        all_rows: How many rows the sites hold.
-        left_out: Tests whether rows that miss a value differ.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
+    """The effects, by position."""
 
     treatment: int
     outcome: int
     estimator: Estimator
     effects: tuple[AdjustedEffect, ...]
-    adjust: tuple[tuple[int, ...], ...]
-    parents: tuple[tuple[int, ...] | None, ...]
-    all_rows: int
-    left_out: tuple[LeftOut, ...]
-    of_patients: Mapping[str, Any] = field(default_factory=dict)
+    adjust: tuple[tuple[int, ...], ...]  # of each set
+    parents: tuple[tuple[int, ...] | None, ...]  # of the treatment in its DAGs; None of one set
+    all_rows: int  # how many rows the sites hold
+    left_out: tuple[LeftOut, ...]  # whether rows that miss a value differ
+    of_patients: Mapping[str, Any] = field(default_factory=dict)  # as `ColumnKinds` has them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,9 +217,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
         leave_out, first = self.withheld == "leave-out", self.outcome_category == 1
         estimations = {
-            number: Estimation(
-                scope, facts, self.reference - 1, leave_out, between=True, first=first
-            )
+            number: Estimation(scope, facts, self.reference - 1, leave_out, first=first)
             for number, (one, scope) in enumerate(zip(sets, scopes, strict=True))
             if not one.why
         }
@@ -316,14 +297,13 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         estimator: Estimator,
     ) -> list[EffectSums]:
         """A question for every set, all of the same rows."""
-        discrete = kinds.categories > 0
-        origins = np.where(discrete, 0.0, common_origins(kinds))
+        origins, units = common_scales(kinds)
         every = {v for positions in adjust for v in positions}
         return [
             EffectSums(
                 categories=tuple(kinds.categories.tolist()),
-                origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
-                units=pack_integers(np.where(discrete, 0, common_units(kinds))),
+                origins=origins,
+                units=units,
                 treatment=pair[0],
                 outcome=pair[1],
                 adjust=positions,

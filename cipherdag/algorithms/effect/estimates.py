@@ -24,8 +24,7 @@ from cipherdag.questions.estimation.effect_sums import MARKS, PER_ARM, TREATMENT
 from cipherdag.statistics.regression_fits import Fit
 from cipherdag.statistics.reproducible import dot, exponential_of, logarithm_of
 
-QUANTILE = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
+QUANTILE = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 LEAST_VARIANCE = 3.0
 """Of a score, in rows: with less it is not close to normal."""
 FEWEST_SPARE = 4.0
@@ -34,17 +33,11 @@ FEWEST_SPARE = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Means of the arms or coefficients, on the scales of the question.
+    """Means of the arms or coefficients, on the scales of the question."""
 
-    Attributes:
-        values: Shape (k,).
-        divisors: Denominators, shape (k,); a covariance is divided by those of both estimates.
-        influence: As `Variance` takes it: an arm's mean, then weights of scores, (k, numbers).
-    """
-
-    values: FloatVector
-    divisors: FloatVector
-    influence: FloatMatrix
+    values: FloatVector  # shape (k,)
+    divisors: FloatVector  # denominators, (k,); a covariance is divided by those of both estimates
+    influence: FloatMatrix  # as `Variance` takes it: an arm's mean, then weights of scores
 
     def covariance(self, sums: FloatVector) -> FloatMatrix:
         """Covariances, (k, k), from the sums of `Variance`: k, then an upper triangle by rows."""
@@ -57,21 +50,13 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """Sums and estimates of the stage `ArmMeans`, by arm.
+    """Sums and estimates of the stage `ArmMeans`, by arm."""
 
-    Attributes:
-        rows: Rows, shape (arms,).
-        effective: Effective sample sizes of the weights, shape (arms,); 0 without weights.
-        estimates: Means, with the weights of the rows' influences on them.
-        overlap: Counts of propensities, shape `EffectSums.bins`.
-        scores: Of the treatment's model, and their variances, shape (2, *`EffectSums.compared`).
-    """
-
-    rows: FloatVector
-    effective: FloatVector
-    estimates: Estimates
-    overlap: FloatVector
-    scores: FloatVector
+    rows: FloatVector  # rows, shape (arms,)
+    effective: FloatVector  # effective sample sizes of weights, shape (arms,); 0 without weights
+    estimates: Estimates  # means, with the weights of the rows' influences on them
+    overlap: FloatVector  # counts of propensities, shape `EffectSums.bins`
+    scores: FloatVector  # of the treatment's model, and variances: (2, *`EffectSums.compared`)
 
 
 def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) -> Arms:
@@ -155,17 +140,11 @@ def quantile(spare: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uncertainty:
-    """Covariances of k estimates, and how certain the variances are.
+    """Covariances of k estimates, and how certain the variances are."""
 
-    Attributes:
-        covariance: Shape (k, k).
-        effective: Number of rows that each variance is worth, shape (k,).
-        spare: Degrees of freedom: ``effective`` less the number of fitted coefficients, (k,).
-    """
-
-    covariance: FloatMatrix
-    effective: FloatVector
-    spare: FloatVector
+    covariance: FloatMatrix  # shape (k, k)
+    effective: FloatVector  # number of rows that each variance is worth, shape (k,)
+    spare: FloatVector  # degrees of freedom: ``effective`` less the fitted coefficients, (k,)
 
     def error(self, weights: FloatVector) -> float:
         """The standard error of a weighted sum of estimates."""

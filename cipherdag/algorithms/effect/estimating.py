@@ -24,6 +24,7 @@ from cipherdag.algorithms.effect.estimates import (
 )
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
+from cipherdag.questions.encodings import pack_floats
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     ModelSteps,
@@ -43,8 +44,7 @@ from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]
 Opening = Generator["Question", "FloatVector", "FloatVector"]
 
-EXTREME = 2
-"""Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
+EXTREME = 2  # bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap
 DOUBTFUL = 0.1
 """Share of extreme rows above which, or of an arm's effective rows below which, there is doubt."""
 LEAST_LEFT_OUT = 1e-6
@@ -53,33 +53,18 @@ LEAST_LEFT_OUT = 1e-6
 
 @dataclass(slots=True)
 class Estimation:
-    """The estimation given one adjustment set.
-
-    Attributes:
-        question: The scope of its questions.
-        facts: What the session knows.
-        reference: The arm that others are compared with.
-        leave_out: Whether sites that may not contribute are left out.
-        between: Whether the effects within each site are combined, too.
-        overlap: Whether propensities are counted.
-        unchanged: For a refutation, the estimation on unchanged rows; its sites are counted first.
-        first: Whether shares are of the outcome's first category, not of its second.
-        fits: The models so far, by number.
-        contributing: How many sites contribute, once they are enough.
-        small: Whether small counts at some site stop it.
-    """
+    """The estimation given one adjustment set."""
 
     question: EffectSums
     facts: Facts
-    reference: int
-    leave_out: bool
-    between: bool
-    overlap: bool = True
-    unchanged: Estimation | None = None
-    first: bool = False
-    fits: dict[int, Fit] = field(default_factory=dict)
-    contributing: int = 0
-    small: bool = False
+    reference: int  # the arm that others are compared with
+    leave_out: bool  # whether sites that may not contribute are left out
+    between: bool = True  # whether the effects within each site are combined, too
+    unchanged: Estimation | None = None  # of a refutation: its sites are counted first
+    first: bool = False  # whether shares are of the outcome's first category, not of its second
+    fits: dict[int, Fit] = field(default_factory=dict)  # the models so far, by number
+    contributing: int = 0  # how many sites contribute, once they are enough
+    small: bool = False  # whether small counts at some site stop it
     _sites: int = 0
 
     def run(self) -> Estimating:
@@ -175,7 +160,7 @@ class Estimation:
             )  # fmt: skip
         while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
             proposed = [self.fits[model].proposed for model in active]
-            stage = ModelSteps(active, _packed(np.concatenate(proposed)))
+            stage = ModelSteps(active, pack_floats(np.concatenate(proposed)))
             sums = yield from self._opened(self._stage(stage))
             for model in active:
                 count = question.size(model)
@@ -206,7 +191,7 @@ class Estimation:
         return ""
 
     def _means(self) -> Estimating:
-        asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.overlap))
+        asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.unchanged is None))
         arms = arm_means(asked, (yield from self._opened(asked)), self.fits)
         if why := self._truncation_fault(arms):
             return self._no_effect(why)
@@ -314,8 +299,10 @@ class Estimation:
 
     def _covariance(self, estimates: Estimates) -> Opening:
         """Sandwich covariance of the estimates, shape (k, k)."""
-        inverses = (_packed(self.fits[m].inverse) for m in self.question.of_outcome)
-        stage = Variance(self._all_coefficients(), _packed(estimates.influence), b"".join(inverses))
+        inverses = (pack_floats(self.fits[m].inverse) for m in self.question.of_outcome)
+        stage = Variance(
+            self._all_coefficients(), pack_floats(estimates.influence), b"".join(inverses)
+        )
         return estimates.covariance((yield from self._opened(self._stage(stage))))
 
     def _no_effect(self, why: str) -> AdjustedEffect:
@@ -332,7 +319,9 @@ class Estimation:
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
 
     def _all_coefficients(self) -> bytes:
-        return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
+        return pack_floats(
+            np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())])
+        )
 
     def _outcome_scale(self) -> tuple[float, float]:
         """The outcome's unit and origin; -1 and 1 turn the second category's share p into 1 - p."""
@@ -381,10 +370,6 @@ class Estimation:
                 )
             if fit.limiting_rows < FEWEST_PER_COEFFICIENT * len(fit.coefficients):
                 yield f"The model of {whose} has few rows for {len(fit.coefficients)} coefficients."
-
-
-def _packed(numbers: FloatVector) -> bytes:
-    return np.ascontiguousarray(numbers, dtype="<f8").tobytes()
 
 
 def _whole(counts: FloatVector) -> tuple[tuple[tuple[int, ...], ...], ...]:

@@ -32,12 +32,9 @@ def refuted(estimation: Estimation, *, every: bool) -> Estimating:
     """The effect with the placebo's refutation, or all if ``every``; in the same rounds."""
     changed = list(_changes(estimation.question))[: None if every else 1]
     others = [
-        replace(
-            estimation, question=question, between=False, overlap=False, unchanged=estimation,
-            fits={},
-        )
+        replace(estimation, question=question, between=False, unchanged=estimation, fits={})
         for _, question in changed
-    ]  # fmt: skip
+    ]
     effect, *after = yield from gather([estimation.run(), *(other.run() for other in others)])
     if effect.why:
         return effect
@@ -89,12 +86,9 @@ def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
 def left_out(
     scope: EffectSums, kinds: ColumnKinds, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[LeftOut, ...]]:
-    """The tests whether rows that miss a value differ; empty where too few sites contribute.
+    """The tests whether rows of a question that miss a value differ.
 
-    Args:
-        scope: The question from whose rows they are left out.
-        kinds: The columns: nothing is asked where they are known to miss no value.
-        min_contributors: How many sites have to contribute.
+    Empty where too few sites contribute. Nothing is asked where columns are known to miss no value.
     """
     if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):
         return ()

@@ -46,8 +46,7 @@ DIFFER = 0.01
 """p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
 CURVED = 0.04
 """That of a curve: a bias is there before a curve is seen at a lower one."""
-RANDOM_CAUSE_SE = 1.0
-"""Standard errors that a random common cause may move an estimate by."""
+RANDOM_CAUSE_SE = 1.0  # standard errors that a random common cause may move an estimate by
 
 
 def reported(effect: EstimatedEffect) -> Report:

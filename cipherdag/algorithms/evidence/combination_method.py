@@ -3,13 +3,13 @@
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
-from cipherdag.algorithms.evidence.federated_test import FederatedCITest, OverlapFilter
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.disclosure import Disclosure, Quantity, bits
 from cipherdag.questions.question import Question
 
-Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, FederatedCITest]]
+Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, CachedFederatedCITest]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +51,10 @@ class CombinationMethod:
 
     def source(
         self, settings: EvidenceSettings, *, closed: bool
-    ) -> Generator[Question, FloatVector, FederatedCITest]:
-        """Open the source of p-values, or of verdicts where sums stay ``closed``.
-
-        Tests whose variables no site measured together are never asked for, nor tests given
-        variables that determine x or y.
-        """
+    ) -> Generator[Question, FloatVector, CachedFederatedCITest]:
+        """Open the source of p-values, or of verdicts where sums stay ``closed``."""
         opening = self.close if closed and self.close is not None else self.open
-        source = yield from opening(settings)
-        if settings.measured.everywhere and not settings.determined:
-            return source
-        return OverlapFilter(source, settings.measured, settings.determined)
+        return opening(settings)
 
     def disclosures(self, *, closed: bool, lenient: bool = False) -> tuple[Disclosure, ...]:
         """What everybody learns; ``lenient`` where tests are also asked at a larger level."""

@@ -26,14 +26,9 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     in_batches,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings, with_second_alpha
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import (
-    Combination,
-    CombinedEvidence,
-    combined_p,
-)
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, combined_p
 from cipherdag.questions.disclosure import Quantity, bits, sums
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question
@@ -51,15 +46,12 @@ class CombinedTests(CachedFederatedCITest):
 
     A test for which fewer than ``min_contributors`` sites have degrees of freedom is not done, and
     counts as dependent; a marginal one as independent, since x or y is constant at the others.
-    ``weighted_p`` counts a test without degrees of freedom as one with p = 1.
-
-    Args:
-        combination: The results that are summed.
-        settings: Options of the tests; the rows per cell are required of all sites together.
+    ``weighted_p`` counts a test without degrees of freedom as one with p = 1. The rows per cell
+    are required of all sites together.
     """
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
-        super().__init__(settings=settings)
+        super().__init__(settings)
         self._min_contributors = settings.min_contributors
         if combination == "weighted_p":
             self._constant = np.nan
@@ -67,11 +59,11 @@ class CombinedTests(CachedFederatedCITest):
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in two rounds per `MAX_VALUES_PER_ROUND`; the first counts the contributing sites."""
-        self.n_tests_by_method[self._combination] += sum(len(rows) for rows in tests)
+        self.tally[self._combination] += sum(len(rows) for rows in tests)
         p_values = yield from in_batches(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
         if not_done := sum(int(np.isnan(block).sum()) for block in p_values):
-            self.n_tests_by_method[self._combination] -= not_done
-            self.n_tests_by_method[Method.NOT_DONE] += not_done
+            self.tally[self._combination] -= not_done
+            self.tally[Method.NOT_DONE] += not_done
         return p_values
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -115,16 +107,12 @@ class ThresholdedTests(CachedFederatedCITest):
     With ``fisher`` a test that no site can do has NaN. With ``weighted_p``, where constants are
     untestable, marginal tests are compared in both directions, and have NaN where neither holds.
 
-    Args:
-        combination: The results that are summed.
-        settings: Options of the tests.
-
     Raises:
         ParameterError: There are too many sites, or rows at a site, to compare their sums.
     """
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
-        super().__init__(settings=settings)
+        super().__init__(settings)
         self._combination = combination
         self._about = summed_by(combination, settings)
         n_sites, alpha = settings.present.n_sites, settings.spec.alpha
@@ -138,7 +126,7 @@ class ThresholdedTests(CachedFederatedCITest):
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in a round per `MAX_VALUES_PER_ROUND` of the keys of all comparisons."""
-        self.n_tests_by_method[self._combination] += sum(len(rows) for rows in tests)
+        self.tally[self._combination] += sum(len(rows) for rows in tests)
         each = len(self._critical) + 1 if self._critical else 1 + self._both
         values = float(each * VERDICT_VALUES)
         return (yield from in_batches(tests, [np.full(len(r), values) for r in tests], self._piece))
@@ -198,12 +186,8 @@ def summed_by(
 def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
     """Compute the largest sums of -2 ln p of independent tests for 1, 2, ... sites, and their grid.
 
-    Args:
-        alpha: A test is independent iff the p-value of the sum is above it.
-        n_sites: Number of sites.
-
-    Raises:
-        ParameterError: There are too many sites.
+    A test is independent iff the p-value of the sum is above alpha. ParameterError for too many
+    sites.
     """
     from scipy.special import chdtri
 
@@ -222,12 +206,7 @@ def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
 def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
     """Compute the largest n (p - alpha) of a site on the finest grid that fits, and its bits.
 
-    Args:
-        max_rows: Declared bound of a site's rows.
-        n_sites: Number of sites.
-
-    Raises:
-        ParameterError: There are too many sites, or rows at one.
+    ParameterError for too many sites, or rows at one.
     """
     otherwise = "reveal bits with evidence weighted_p needs a smaller max_rows"
     return finest_grid_that_fits(lambda bits: max_rows << bits, n_sites, otherwise)

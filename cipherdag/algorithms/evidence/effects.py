@@ -25,12 +25,7 @@ LARGEST_LOG = 700.0  # beyond, an exponential is no 64-bit float
 
 
 def of_correlation(fisher_z: float, deviation: float) -> EffectSize | None:
-    """Return the effect of a correlation r; None where it is not finite.
-
-    Args:
-        fisher_z: atanh(r).
-        deviation: Its standard deviation, 1 / sqrt(n - |S| - 3).
-    """
+    """Return the effect of r of which Fisher's z, atanh(r), has a deviation; None if not finite."""
     if not (math.isfinite(fisher_z) and math.isfinite(deviation)):
         return None
     value, low, high = (math.tanh(fisher_z + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
+from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings, Method
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize
-from cipherdag.graphs.relations import Determined
 from cipherdag.questions.encodings import by_block
 from cipherdag.questions.pooled_data import ColumnKinds
-from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
 from cipherdag.statistics.outcome_cache import (
     OutcomeCache,
@@ -40,100 +37,95 @@ MAX_VALUES_PER_ROUND = 2_000_000
 
 
 class FederatedCITest(Protocol):
-    """A `FederatedCITest` tests conditional independence over all sites.
+    """Tests of conditional independence over all sites.
 
     Attributes:
-        kinds: The columns, where it asked for them.
         lenient: The same tests at the level `SECOND_ALPHA`, where only verdicts are opened.
     """
 
-    kinds: ColumnKinds | None
     lenient: FederatedCITest | None
 
     def p_values(self, tests: Tests) -> PValues:
         """Compute the p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
 
-        Tests that were asked for before take no round.
-
-        Args:
-            tests: Triplets of distinct positions; the order of x and y and of S has no meaning.
+        Tests are rows of distinct positions; the order of x and y and of S has no meaning. Those
+        that were asked for before take no round.
         """
 
-    def strengths(self, pairs: IndexArray) -> FloatVector:
-        """See `CachedFederatedCITest.strengths`."""
-
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `CachedFederatedCITest.skipped_tests`."""
+        """Return whether tests were not done though some site has rows for them, shape (B,).
 
-    def untestable_pairs(self) -> IndexArray:
-        """See `CachedFederatedCITest.untestable_pairs`."""
+        Such a test counts as dependent, so that an edge may remain since too few sites contribute.
+        A test that no rows inform, as where S determines x, is not among them. ``triplets`` have x,
+        y in either order and one member of S, shape (B, 3).
+        """
 
     def effect(self, test: Sequence[int]) -> EffectSize | None:
-        """See `CachedFederatedCITest.effect`."""
+        """Return the effect of x, y, s1, ..., sl, a test that was done, without asking the sites.
 
-    @property
-    def n_tests_by_method(self) -> Mapping[str, int]:
-        """The number of distinct tests by the method that did them."""
+        None where the opened sums do not determine it.
+        """
 
 
 class CachedFederatedCITest(ABC):
-    """A `CachedFederatedCITest` asks for every distinct test once, and caches its p-value.
+    """Tests that ask the sites once for each distinct test, if the data can decide it.
 
-    Args:
-        kinds: The columns, where it asked for them.
-        settings: They decide which strengths and estimates are stored, and what constants count as.
+    They can if some site has measured all its variables together, and none determines x or y. Other
+    tests are not done; they count as dependent, so that they remove no edge.
 
     Attributes:
-        n_tests_by_method: The number of distinct tests by the method that did them.
         kinds: The columns, where it asked for them.
         lenient: See `FederatedCITest`.
+        tally: The number of distinct tests by the method that did them.
     """
 
-    def __init__(
-        self, kinds: ColumnKinds | None = None, settings: EvidenceSettings | None = None
-    ) -> None:
+    def __init__(self, settings: EvidenceSettings, kinds: ColumnKinds | None = None) -> None:
         self.kinds = kinds
-        self._ranked = settings is None or settings.ranked
-        self._alpha = 1.0 if settings is None else settings.spec.alpha
-        # a constant variable is independent of all others, unless it counts as untestable
-        untestable = settings is not None and settings.spec.constant == "untestable"
-        self._constant = np.nan if untestable else 1.0
         self.lenient: FederatedCITest | None = None
-        self.n_tests_by_method: Counter[str] = Counter()
+        self.tally: Counter[str] = Counter()
+        self._settings = settings
+        # a constant variable is independent of all others, unless it counts as untestable
+        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
         self._caches: dict[int, OutcomeCache] = {}
         self._strengths = OutcomeCache(1)
         self._skipped_tests: set[tuple[int, ...]] = set()
         self._untestable_pairs: list[IndexArray] = []
         self._fallback: CachedFederatedCITest | None = None
         self._estimates: dict[int, OutcomeCache] = {}
+        self._never_together: set[tuple[int, int | bytes]] = set()
+        self._given_determining: set[tuple[int, int | bytes]] = set()
+
+    @property
+    def n_tests_by_method(self) -> dict[str, int]:
+        """The number of distinct tests by the method that did them, or why they were not done."""
+        undecidable: dict[str, int] = {
+            Method.NEVER_TOGETHER: len(self._never_together),
+            Method.DETERMINED: len(self._given_determining),
+        }
+        return {**self.tally, **{name: count for name, count in undecidable.items() if count}}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """Return the normal scores of marginal tests; 0 where not tested or strengths are not kept.
+        """Return the normal scores of marginal tests that were done, of pairs of shape (B, 2).
 
-        Args:
-            pairs: Pairs that were tested, shape (B, 2).
+        They are 0 where not tested or strengths are not kept.
         """
         return self._strengths.find(keys_of_tests(pairs))[0][:, 0]
 
     def store_strengths(self, pairs: IndexArray, strengths: FloatVector) -> None:
         """Store the strengths of new pairs, shape (B,), where pairs are ranked."""
-        if self._ranked:
+        if self._settings.ranked:
             _store(self._strengths, pairs, strengths[:, None])
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """Return whether tests were not done though some site has rows for them, shape (B,).
+        """See `FederatedCITest`; of a source with a fallback, the fallback alone skips tests.
 
-        Such a test counts as dependent, so that an edge may remain since too few sites contribute.
-        A test that no rows inform, as where S determines x, is not among them. Of a source with a
-        fallback, the fallback alone skips tests.
-
-        Args:
-            triplets: x, y in either order and one member of S, shape (B, 3).
+        Tests of variables that were never measured together are skipped, too.
         """
         if self._fallback is not None:
             return self._fallback.skipped_tests(triplets)
         ordered = np.column_stack([np.sort(triplets[:, :2], axis=1), triplets[:, 2]])
-        return np.array([tuple(row) in self._skipped_tests for row in ordered.tolist()], dtype=bool)
+        skipped = [tuple(row) in self._skipped_tests for row in ordered.tolist()]
+        return np.array(skipped, dtype=bool) | ~self._settings.measured.together(triplets)
 
     def record_skipped(self, rows: IndexArray) -> None:
         """Record tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
@@ -143,8 +135,7 @@ class CachedFederatedCITest(ABC):
     def untestable_pairs(self) -> IndexArray:
         """Return pairs that count as marginally independent though they could not be tested.
 
-        Returns:
-            x < y, shape (B, 2), including the pairs of the fallback.
+        They are x < y, shape (B, 2), and include the pairs of the fallback.
         """
         none = np.zeros((0, 2), dtype=np.int64)
         others = none if self._fallback is None else self._fallback.untestable_pairs()
@@ -155,22 +146,17 @@ class CachedFederatedCITest(ABC):
     ) -> FloatVector:
         """Replace the p-values of tests of constant variables, and record the pairs among them.
 
-        Args:
-            pairs: Pairs of the marginal tests, which come first, shape (B_0, 2).
-            p_value: p-values of all tests, shape (B,).
-            constant: Which tests have a constant variable, shape (B,).
-            method: The method that they are counted under so far.
+        ``pairs`` are those of the marginal tests, which come first, shape (B_0, 2); ``constant``
+        says which tests have a constant variable, and ``method`` how they are counted so far.
         """
         if not np.isnan(self._constant):
             self.record_constant_pairs(pairs[constant[: len(pairs)]], method)
         return np.where(constant, self._constant, p_value)
 
     def record_constant_pairs(self, pairs: IndexArray, method: str) -> None:
-        """Record new pairs that could not be tested, and count them as such.
+        """Record new pairs that count as independent, shape (B, 2), since they cannot be tested.
 
-        Args:
-            pairs: They count as independent, shape (B, 2).
-            method: The method that they are counted under so far.
+        ``method`` is how they are counted so far.
         """
         if len(pairs):
             self._untestable_pairs.append(np.sort(pairs, axis=1))
@@ -182,29 +168,25 @@ class CachedFederatedCITest(ABC):
         Its pairs of constant variables are counted under `Method.CONSTANT`, not ``method``.
         """
         assert self._fallback is not None, "a source without a fallback does its tests itself"
-        before = self._fallback.n_tests_by_method[Method.CONSTANT]
+        before = self._fallback.tally[Method.CONSTANT]
         p_values = yield from self._fallback.p_values(tests)
-        if constant := self._fallback.n_tests_by_method[Method.CONSTANT] - before:
+        if constant := self._fallback.tally[Method.CONSTANT] - before:
             self._count_constant(constant, method)
         return p_values
 
     def _count_constant(self, count: int, method: str) -> None:
-        self.n_tests_by_method[method] -= count
-        self.n_tests_by_method[Method.CONSTANT] += count
+        self.tally[method] -= count
+        self.tally[Method.CONSTANT] += count
 
     def store_estimates(
         self, tests: Sequence[IndexArray], estimates: FloatVector, p_values: FloatVector
     ) -> None:
         """Store estimates of dependent tests and their standard deviations, shape (B, 2).
 
-        Estimates of independent tests, nearly all in a sparse graph, are never read.
-
-        Args:
-            tests: By size of S, shape (B_l, 2 + l) each.
-            estimates: The estimates of all tests, one size of S after the other.
-            p_values: The p-values of all tests, shape (B,).
+        Those of independent tests, nearly all in a sparse graph, are never read. Estimates and
+        p-values are of all tests, one size of S after the other.
         """
-        usable = np.isfinite(estimates).all(axis=1) & ~(p_values > self._alpha)
+        usable = np.isfinite(estimates).all(axis=1) & ~(p_values > self._settings.spec.alpha)
         by_size = by_block(tests, usable), by_block(tests, estimates)
         for rows, chosen, estimate in zip(tests, *by_size, strict=True):
             size = rows.shape[1] - len(("x", "y"))
@@ -221,19 +203,29 @@ class CachedFederatedCITest(ABC):
         return (float(estimates[0, 0]), float(estimates[0, 1])) if cached[0] else None
 
     def effect(self, test: Sequence[int]) -> EffectSize | None:
-        """Return the effect size of a test that was done, without asking the sites.
-
-        Args:
-            test: x, y, s1, ..., sl.
-
-        Returns:
-            None where the opened sums do not determine it, which is the default.
-        """
+        """See `FederatedCITest`; None by default."""
         del test
         return None
 
     def p_values(self, tests: Tests) -> PValues:
         """See `FederatedCITest.p_values`."""
+        measured, determined = self._settings.measured, self._settings.determined
+        if measured.everywhere and not determined:
+            return (yield from self._cached(tests))
+        decidable = []
+        for rows in tests:
+            together, follows = measured.together(rows), determined.undone(rows)
+            self._never_together.update(keys_of_any_width(rows[~together]))
+            self._given_determining.update(keys_of_any_width(rows[together & follows]))
+            decidable.append(together & ~follows)
+        asked = [rows[chosen] for rows, chosen in zip(tests, decidable, strict=True)]
+        p_values = [np.full(len(rows), np.nan) for rows in tests]
+        answers = yield from self._cached(asked)
+        for p_value, chosen, answer in zip(p_values, decidable, answers, strict=True):
+            p_value[chosen] = answer
+        return p_values
+
+    def _cached(self, tests: Tests) -> PValues:
         keys = [keys_of_tests(rows) for rows in tests]
         new: list[IndexArray] = []
         new_keys = []
@@ -269,10 +261,8 @@ def batches(
 def in_batches(tests: Tests, values: Sequence[FloatVector], ask: AskBatch) -> PValues:
     """Ask for the p-values of tests in rounds of about `MAX_VALUES_PER_ROUND`.
 
-    Args:
-        tests: By size of S.
-        values: How many values each test asks for, shape (B_l,).
-        ask: Asks for the p-values of some of the tests, one size after the other.
+    Each test asks for so many ``values``, shape (B_l,); ``ask`` asks for the p-values of some of
+    the tests, one size after the other.
     """
     parts: list[list[FloatVector]] = [[] for _ in tests]
     for piece in batches(tests, values):
@@ -289,89 +279,12 @@ def _store(cache: OutcomeCache, rows: IndexArray, numbers: NDArray[np.float64]) 
     cache.add(keys[order], numbers[order])
 
 
-class OverlapFilter:
-    """An `OverlapFilter` asks a source only for the tests that the data can decide.
-
-    Those are tests for which some site has measured all variables together and none determines x or
-    y. The others are not done; they count as dependent, so that they remove no edge.
-
-    Args:
-        source: Does the other tests.
-        measured: Which variables the sites measured.
-        determined: Which variables follow from others.
-
-    Attributes:
-        kinds: The columns, where the source asked for them.
-        lenient: See `FederatedCITest`.
-    """
-
-    def __init__(self, source: FederatedCITest, measured: Measured, determined: Determined) -> None:
-        self.kinds = source.kinds
-        self.lenient: FederatedCITest | None = None
-        if source.lenient is not None:
-            self.lenient = OverlapFilter(source.lenient, measured, determined)
-        self._source = source
-        self._measured = measured
-        self._determined = determined
-        self._never_together: set[tuple[int, int | bytes]] = set()
-        self._given_determining: set[tuple[int, int | bytes]] = set()
-
-    def p_values(self, tests: Tests) -> PValues:
-        """See `FederatedCITest.p_values`."""
-        possible = []
-        for rows in tests:
-            together, follows = self._measured.together(rows), self._determined.undone(rows)
-            self._never_together.update(keys_of_any_width(rows[~together]))
-            self._given_determining.update(keys_of_any_width(rows[together & follows]))
-            possible.append(together & ~follows)
-        answered = yield from self._source.p_values(
-            [rows[asked] for rows, asked in zip(tests, possible, strict=True)]
-        )
-        p_values = []
-        for asked, p_value in zip(possible, answered, strict=True):
-            all_tests = np.full(len(asked), np.nan)
-            all_tests[asked] = p_value
-            p_values.append(all_tests)
-        return p_values
-
-    def strengths(self, pairs: IndexArray) -> FloatVector:
-        """See `CachedFederatedCITest.strengths`."""
-        return self._source.strengths(pairs)
-
-    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `CachedFederatedCITest`; tests of variables never measured together are skipped."""
-        return self._source.skipped_tests(triplets) | ~self._measured.together(triplets)
-
-    def untestable_pairs(self) -> IndexArray:
-        """See `CachedFederatedCITest`; pairs never measured together remain adjacent."""
-        return self._source.untestable_pairs()
-
-    def effect(self, test: Sequence[int]) -> EffectSize | None:
-        """See `CachedFederatedCITest.effect`."""
-        return self._source.effect(test)
-
-    @property
-    def n_tests_by_method(self) -> dict[str, int]:
-        """The number of distinct tests by the method that did them."""
-        skipped: dict[str, int] = {
-            Method.NEVER_TOGETHER: len(self._never_together),
-            Method.DETERMINED: len(self._given_determining),
-        }
-        skipped = {method: count for method, count in skipped.items() if count}
-        return {**self._source.n_tests_by_method, **skipped}
-
-
 def bracketed_p_values(source: FederatedCITest, tests: Tests, alpha: float) -> PValues:
     """Compute p-values, or where only verdicts are opened, values that stand for them.
 
     Such a value is the geometric midpoint of the interval that the verdicts imply; the interval of
     a dependent test is from `P_FLOOR` times alpha to alpha. Independent tests are asked for again
-    at the second level, which takes further rounds.
-
-    Args:
-        source: Does the tests.
-        tests: By size of S.
-        alpha: The level of the source.
+    at the second level, which takes further rounds. ``alpha`` is the level of the source.
     """
     p_values = yield from source.p_values(tests)
     if source.lenient is None:

@@ -14,21 +14,15 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import of_correlation
-from cipherdag.algorithms.evidence.federated_test import (
-    CachedFederatedCITest,
-    FederatedCITest,
-    PValues,
-    Tests,
-)
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
 from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.disclosure import Quantity, joined, sums
-from cipherdag.questions.encodings import pack_integers, require_possible
+from cipherdag.questions.encodings import pack_floats, pack_integers, require_possible
 from cipherdag.questions.pooled_data import (
     LOCATION_EXPONENT,
     ColumnKinds,
@@ -64,22 +58,17 @@ def open_moments(
     if len(complete):
         rows, opened = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = opened
-    fallback = RaoTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
-    return MomentTests(correlations, rows, kinds, fallback)
+    return MomentTests(correlations, rows, kinds, settings)
 
 
 def open_correlations(
     kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, n_sites: int | None = None
 ) -> Generator[Question, FloatVector, tuple[int, FloatVector]]:
-    """Ask for the moments of columns; return rows and correlations, shape (c, c).
+    """Ask for the moments of columns, ascending; return rows and correlations, shape (c, c).
 
-    Args:
-        kinds: The columns, with their locations and spreads.
-        columns: Positions of columns without missing values, ascending, shape (c,).
-        max_rows: Declared bound of a site's rows.
-        n_sites: How many sites there are, for correlations within them: every site subtracts its
-            means. Columns whose spreads differ between sites are asked about again, in units of
-            each site's own deviation, in a second round.
+    None of the columns misses a value. Given the number of sites, correlations are those within
+    them: every site subtracts its means. Columns whose spreads differ between sites are asked about
+    again, in units of each site's own deviation, in a second round.
 
     Raises:
         AggregateRangeError: More rows than there are.
@@ -87,7 +76,7 @@ def open_correlations(
     question = Moments(
         n_variables=len(kinds.categories),
         variables=pack_integers(columns),
-        origins=np.ascontiguousarray(common_origins(kinds)[columns], dtype="<f8").tobytes(),
+        origins=pack_floats(common_origins(kinds)[columns]),
         units=pack_integers(common_units(kinds)[columns]),
         max_rows=max_rows,
         centred=n_sites is not None,
@@ -106,14 +95,10 @@ def open_correlations(
 def spreads_differ(sums: FloatVector, columns: int, n_sites: int) -> BoolVector:
     """Whether the sites' variances of a column differ beyond chance, shape (c,).
 
-    Bartlett's statistic, n ln(mean variance) - sum n_k ln(variance_k), has a mean of K - 1 over K
-    sites whose variances are equal and whose numbers are normal. What is heavy-tailed has a
-    multiple of that, so it has to be larger by `MUCH_LARGER`.
-
-    Args:
-        sums: The sums of the question `Moments`, centred within sites.
-        columns: How many columns there are, c.
-        n_sites: How many sites, K.
+    Sums are those of `Moments`, centred within sites. Bartlett's statistic, n ln(mean variance) -
+    sum n_k ln(variance_k), has a mean of K - 1 over K sites whose variances are equal and whose
+    numbers are normal. What is heavy-tailed has a multiple of that, so it has to be larger by
+    `MUCH_LARGER`.
     """
     rows, _, upper, logarithms = np.split(sums, _parts(columns))
     variances = upper[_diagonal(columns)] / max(rows[0], 1.0)
@@ -153,27 +138,19 @@ class MomentTests(CachedFederatedCITest):
     sums opened and counted as such, and so is one with numbers of few values, whose sums would be
     counts that some site restricts.
 
-    Args:
-        correlations: Correlations of the pooled data, shape (p, p); NaN at constant columns and at
-            columns without moments.
-        rows: Rows of all sites.
-        kinds: The columns.
-        fallback: Does the tests of columns without moments.
+    Correlations of the pooled data have shape (p, p), NaN at constant columns and at columns
+    without moments; ``rows`` are those of all sites.
     """
 
     def __init__(
-        self,
-        correlations: FloatVector,
-        rows: int,
-        kinds: ColumnKinds,
-        fallback: RaoTests,
+        self, correlations: FloatVector, rows: int, kinds: ColumnKinds, settings: EvidenceSettings
     ) -> None:
-        super().__init__(kinds)
+        super().__init__(settings, kinds)
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
         self._without_moments = kinds.incomplete | kinds.few
-        self._fallback: RaoTests = fallback
+        self._fallback: RaoTests = RaoTests(kinds, settings, bits=False)
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in no round, or in those of the fallback, which are separate for both reasons."""
@@ -181,11 +158,11 @@ class MomentTests(CachedFederatedCITest):
         missing = [self._incomplete[rows].any(axis=1) for rows in tests]
         without = [self._without_moments[rows].any(axis=1) for rows in tests]
         few = [either & ~other for either, other in zip(without, missing, strict=True)]
-        self.n_tests_by_method[Method.POOLED] += sum(int((~either).sum()) for either in without)
+        self.tally[Method.POOLED] += sum(int((~either).sum()) for either in without)
         for method, chosen in ((Method.INCOMPLETE, missing), (Method.FEW_VALUES, few)):
             left = [rows[which] for rows, which in zip(tests, chosen, strict=True)]
             if count := sum(len(rows) for rows in left):
-                self.n_tests_by_method[method] += count
+                self.tally[method] += count
                 others = yield from self.ask_fallback(left, method)
                 for p_value, which, other in zip(p_values, chosen, others, strict=True):
                     p_value[which] = other
@@ -240,9 +217,16 @@ def common_units(kinds: ColumnKinds) -> IndexArray:
     return np.rint(exponent).astype(np.int64)
 
 
+def common_scales(kinds: ColumnKinds) -> tuple[bytes, bytes]:
+    """Packed origins and units of all columns, as questions have them; 0 of categories."""
+    discrete = kinds.categories > 0
+    origins = pack_floats(np.where(discrete, 0.0, common_origins(kinds)))
+    return origins, pack_integers(np.where(discrete, 0, common_units(kinds)))
+
+
 def open_pooled(
     settings: EvidenceSettings,
-) -> Generator[Question, FloatVector, FederatedCITest]:
+) -> Generator[Question, FloatVector, CachedFederatedCITest]:
     """Open tests of the pooled data in two rounds, or in three where a site restricts counts.
 
     Raises:

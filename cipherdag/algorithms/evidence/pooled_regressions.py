@@ -16,15 +16,14 @@ from cipherdag.algorithms.evidence import federated_test as source
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import ODDS, of_correlation, of_log_odds, per_units
 from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings
-from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
+from cipherdag.algorithms.evidence.pooled_moments import common_scales, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.disclosure import joined
-from cipherdag.questions.encodings import by_block, pack_integers
+from cipherdag.questions.encodings import by_block, pack_floats
 from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns, SmallCells
 from cipherdag.questions.question import Question
@@ -32,18 +31,12 @@ from cipherdag.questions.regression_steps import RegressionSteps, pack_models, v
 from cipherdag.questions.scores.score_sums import RaoSums
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import normal_scores
-from cipherdag.statistics.regression_fits import (
-    Fit,
-    effect_of,
-    first_fit,
-    likelihood_ratio,
-)
+from cipherdag.statistics.regression_fits import Fit, effect_of, first_fit, likelihood_ratio
 from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
 
 Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
-MIXED = -1
-"""Stands for the number of sites of a fit during which a site left the run."""
+MIXED = -1  # stands for the number of sites of a fit during which a site left the run
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
 RowsKey = tuple[int, frozenset[int]]
 """The key of warm starts: a response, and a model's variables with missing values.
@@ -54,13 +47,9 @@ Models of equal keys use the same rows.
 
 @dataclass(slots=True)
 class WarmStarts:
-    """`WarmStarts` stores finished fits without interactions, from which other fits can start.
+    """`WarmStarts` stores finished fits without interactions, from which other fits can start."""
 
-    Attributes:
-        misses: Whether some row misses a value of a variable.
-    """
-
-    misses: Callable[[int], bool]
+    misses: Callable[[int], bool]  # whether some row misses a value of a variable
     _fits: dict[RowsKey, dict[frozenset[int], Fit]] = field(default_factory=dict)
 
     def add(self, fit: Fit) -> None:
@@ -97,29 +86,16 @@ class RegressionTests(CachedFederatedCITest):
     dependent, and so does one whose two models were not fitted over the same sites, since a site
     left in between. No model is fitted twice: the second sums would disclose the sites that left.
     All these tests are counted by method.
-
-    Args:
-        kinds: The columns.
-        settings: Options of the tests.
-        fallback: Does the tests whose tables are withheld.
     """
 
-    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, fallback: RaoTests) -> None:
-        super().__init__(kinds, settings)
-        self._fallback = fallback
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+        super().__init__(settings, kinds)
+        self._fallback = RaoTests(kinds, settings, bits=False)
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
         self._tables = PooledTables(kinds, max_rows=settings.max_rows)
-        discrete = kinds.categories > 0
-        origins = np.where(discrete, 0.0, common_origins(kinds))
-        units = np.where(discrete, 0, common_units(kinds))
-        self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
-        self._exponents, self._units = units, pack_integers(units)
-        self._max_rows = settings.max_rows
-        self._site_effect = settings.site_effect
-        self._interactions = settings.interactions
-        self._present = settings.present
+        self._origins, self._units = common_scales(kinds)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
         self._warm_starts: dict[int, WarmStarts] = {}
 
@@ -141,13 +117,13 @@ class RegressionTests(CachedFederatedCITest):
         same_sites = [
             self._fits[small][1] == self._fits[large][1] != MIXED for small, large in pairs
         ]
-        self.n_tests_by_method[Method.REGRESSION] += len(pairs)
+        self.tally[Method.REGRESSION] += len(pairs)
         not_done = {
             Method.WITHHELD: int((~given).sum()),
             Method.TOO_MANY_COEFFICIENTS: int((~done).sum()),
             Method.SITE_LEFT: same_sites.count(False),
         }
-        self.n_tests_by_method.update({key: count for key, count in not_done.items() if count})
+        self.tally.update({key: count for key, count in not_done.items() if count})
         p_values = np.full(len(rows), np.nan)
         indices = np.flatnonzero(given)[done]
         fitted = [rows[index] for index in indices.tolist()]
@@ -164,7 +140,7 @@ class RegressionTests(CachedFederatedCITest):
         small, large = fits
         if small is None or large is None or not small[1] == large[1] != MIXED:
             return None
-        constants = large[1] - 1 if self._site_effect else 0
+        constants = large[1] - 1 if self._settings.site_effect else 0
         x, y = test[:2]
         other = x if large[0].model.response == y else y
         estimate = effect_of(small[0], large[0], other, self._categories, constants)
@@ -172,7 +148,7 @@ class RegressionTests(CachedFederatedCITest):
             return None if estimate is None else of_correlation(*estimate)
         if self._categories[other]:
             return of_log_odds(*estimate, ODDS)
-        log_odds, deviation = np.ldexp(estimate, -self._exponents[other]).tolist()
+        log_odds, deviation = np.ldexp(estimate, -common_units(self._kinds)[other]).tolist()
         return per_units(log_odds, deviation)
 
     def _permitted(
@@ -197,7 +173,7 @@ class RegressionTests(CachedFederatedCITest):
             self._categories,
             left_out=left_out,
             ordered=self._ordered,
-            interactions=self._interactions,
+            interactions=self._settings.interactions,
         )
 
     def _p_value(self, row: tuple[int, ...], small: Fit, large: Fit) -> float:
@@ -211,11 +187,11 @@ class RegressionTests(CachedFederatedCITest):
 
     def _fit(self, models: list[Regression]) -> Fitting:
         """Fit models in shared rounds, and store each with the number of sites of its sums."""
-        at_first = self._present.n_sites
+        at_first = self._settings.present.n_sites
         starts = {model: self._warm_starts_of(at_first).nearest(model) for model in models}
         fits = {
             model: first_fit(
-                model, self._categories, site_effect=self._site_effect, warm_start=start
+                model, self._categories, site_effect=self._settings.site_effect, warm_start=start
             )
             for model, start in starts.items()
         }
@@ -232,12 +208,12 @@ class RegressionTests(CachedFederatedCITest):
                     units=self._units,
                     lengths=lengths,
                     members=members,
-                    coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
-                    max_rows=self._max_rows,
-                    site_effect=self._site_effect,
+                    coefficients=pack_floats(proposed),
+                    max_rows=self._settings.max_rows,
+                    site_effect=self._settings.site_effect,
                     ordered=tuple(sorted(self._ordered)),
                 )
-                covered.add(self._present.n_sites)
+                covered.add(self._settings.present.n_sites)
                 start = 0
                 for model in part:
                     step = sums[start : start + values_per_step(counts[model])]
@@ -281,8 +257,7 @@ def open_regressions(
     """Open likelihood-ratio tests of any columns in one round."""
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
     kinds = question.read((yield question))
-    fallback = RaoTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
-    return RegressionTests(kinds, settings, fallback)
+    return RegressionTests(kinds, settings)
 
 
 GLM = CombinationMethod(

@@ -14,8 +14,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     batches,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method
 from cipherdag.algorithms.evidence.within_sites import RaoTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize
@@ -47,18 +46,11 @@ def open_tables(
     for variable in np.flatnonzero(tables.available(single)).tolist():
         counts = tables.marginal(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
-    alpha = settings.spec.alpha
-    fallback = RaoTests(kinds, settings, bits=False, alpha=alpha)
-    return TableTests(tables, levels, settings.spec, fallback, max_cells=settings.max_cells)
+    return TableTests(tables, levels, settings)
 
 
 class PooledTables:
-    """`PooledTables` stores the pooled contingency tables by set of variables; each is asked once.
-
-    Args:
-        kinds: The columns, all discrete.
-        max_rows: Declared bound of a site's rows.
-    """
+    """Stores the pooled contingency tables of discrete columns by set; each is asked once."""
 
     def __init__(self, kinds: ColumnKinds, *, max_rows: int) -> None:
         self.kinds = kinds
@@ -78,11 +70,7 @@ class PooledTables:
         return np.array([key in self._offsets for key in _keys(sets)], dtype=bool)
 
     def withheld(self, sets: IndexArray) -> BoolVector:
-        """Return whether some site withholds the table of every set, shape (B,).
-
-        Args:
-            sets: Sets already passed to `find_withheld`.
-        """
+        """Return whether some site withholds the table of every set that `find_withheld` had."""
         return np.array([key in self._withheld for key in _keys(sets)], dtype=bool)
 
     def marginal(self, variable: int) -> IndexArray:
@@ -98,9 +86,7 @@ class PooledTables:
     def of_tests(self, tests: IndexArray, shape: TableShape) -> IndexArray:
         """Return the opened tables of tests (x, y, S), shape (configurations, x, y, B).
 
-        Args:
-            tests: Positions, shape (B, 2 + l).
-            shape: A shape that holds all tables; padding cells are 0.
+        ``shape`` holds all of these; padding cells are 0.
         """
         order = np.argsort(tests, axis=1)
         sets = np.take_along_axis(tests, order, axis=1)
@@ -127,10 +113,8 @@ class PooledTables:
         """Ask which tables some site withholds: at most one round, none without restrictions.
 
         No set is asked about twice, whether or not its table was asked for in between. A table that
-        is larger than any site counts is withheld by all.
-
-        Args:
-            sets: Ascending positions by size from 1, shape (B_k, k).
+        is larger than any site counts is withheld by all. Sets are ascending positions by size from
+        1, shape (B_k, k).
         """
         if not self.kinds.restricted:
             return
@@ -144,13 +128,9 @@ class PooledTables:
                 self._withheld.update(_keys(block[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
-        """Ask for the tables of sets, in a round per `MAX_VALUES_PER_ROUND` cells.
+        """Ask for the tables of sets that `find_withheld` had, in a round per 2,000,000 cells.
 
-        Args:
-            sets: Sets already passed to `find_withheld`.
-
-        Raises:
-            AggregateRangeError: A table counts more rows than there are.
+        AggregateRangeError where a table counts more rows than there are.
         """
         new = [self._new(block, self._offsets) for block in sets]
         for piece in batches(new, [self.cells(block) for block in new]):
@@ -183,31 +163,18 @@ class TableTests(CachedFederatedCITest):
 
     A test for which all rows together are too few is not asked for. A test whose table has a count
     that some site withholds, or more than ``max_cells`` cells, is done by ``stratified`` with its
-    sums opened, and counted as such.
-
-    Args:
-        tables: The store of tables.
-        levels: Levels of every variable in the pooled data, shape (p,).
-        spec: The conditional-independence test.
-        fallback: Does the tests whose tables are withheld or too large.
-        max_cells: Largest table asked for.
+    sums opened, and counted as such. ``levels`` are those of every variable in the pooled data,
+    shape (p,).
     """
 
     def __init__(
-        self,
-        tables: PooledTables,
-        levels: IndexArray,
-        spec: CITestSpec,
-        fallback: RaoTests,
-        *,
-        max_cells: int,
+        self, tables: PooledTables, levels: IndexArray, settings: EvidenceSettings
     ) -> None:
-        super().__init__(tables.kinds)
+        super().__init__(settings, tables.kinds)
         self._tables = tables
         self._levels = levels
-        self._spec = spec
-        self._fallback: RaoTests = fallback
-        self._max_cells = max_cells
+        self._spec = spec = settings.spec
+        self._fallback: RaoTests = RaoTests(tables.kinds, settings, bits=False)
         available = tables.available(np.arange(len(levels))[:, None]).tolist()
         self._unvarying = np.array(
             [ok and (tables.marginal(v) > 0).sum() <= 1 for v, ok in enumerate(available)]
@@ -229,7 +196,7 @@ class TableTests(CachedFederatedCITest):
         """Ask in a round per `MAX_VALUES_PER_ROUND`, after one where a site restricts counts."""
         sets = [np.sort(rows, axis=1) for rows in tests]
         possible = [self._reliable(rows, self._tables.kinds.rows) for rows in tests]
-        large = [self._tables.cells(block) > self._max_cells for block in sets]
+        large = [self._tables.cells(block) > self._settings.max_cells for block in sets]
         wanted = [block[ok & ~big] for block, ok, big in zip(sets, possible, large, strict=True)]
         by_size = [np.zeros((0, 1), dtype=np.int64), *wanted]
         yield from self._tables.find_withheld(by_size)
@@ -240,8 +207,8 @@ class TableTests(CachedFederatedCITest):
         ]
         fallen_back = [np.isin(method, FALLBACK_METHODS) for method in methods]
         left = [rows[chosen] for rows, chosen in zip(tests, fallen_back, strict=True)]
-        self.n_tests_by_method[Method.POOLED] += 0  # named even where there is none
-        self.n_tests_by_method.update(np.concatenate(methods).tolist())
+        self.tally[Method.POOLED] += 0  # named even where there is none
+        self.tally.update(np.concatenate(methods).tolist())
         _, others = yield from gather([self._tables.ask(by_size), self._fallback.p_values(left)])
         assert others is not None, "the fallback returns p-values"
         p_values = []

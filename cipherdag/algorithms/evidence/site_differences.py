@@ -11,23 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.evidence.pooled_moments import common_scales
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
+from cipherdag.questions.encodings import pack_blocks, require_possible, segments
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import ANGLE_NOISE_SE, MARKS, SiteDifferences, shares_of
-from cipherdag.questions.threshold import (
-    sum_with_threshold,
-)
+from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.statistics.p_values import corrected
 
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
 
-LEVEL = 0.01
-"""Family-wise error rate of naming a variable where none differs (Holm, 1979)."""
-MOST_SHARES = 4096
-"""Shares of a variable in all strata together beyond which it is not compared."""
+LEVEL = 0.01  # family-wise error rate of naming a variable where none differs (Holm, 1979)
+MOST_SHARES = 4096  # shares of a variable in all strata together beyond which it is not compared
 LEAST_ROWS = 5.0
 """Rows inside a share or outside it, whichever are fewer, below which it is not tested."""
 SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
@@ -36,29 +32,19 @@ SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
 
 @dataclass(frozen=True, slots=True)
 class SiteDifference:
-    """A `SiteDifference` is the test of whether one variable differs between the sites.
+    """A `SiteDifference` is the test of whether one variable differs between the sites."""
 
-    Attributes:
-        variable: Position of the variable.
-        given: Positions of its neighbours, where it is compared given these.
-        p_value: p-value of equal shares at all sites, corrected for the number of shares
-            (Bonferroni); NaN where too few sites or rows could be compared.
-        coded: Whether some site repeats one value that is far from all others.
-    """
-
-    variable: int
-    given: tuple[int, ...]
-    p_value: float
-    coded: bool = False
+    variable: int  # its position
+    given: tuple[int, ...]  # positions of its neighbours, where it is compared given these
+    p_value: float  # of equal shares at all sites (Bonferroni); NaN where it was not compared
+    coded: bool = False  # whether some site repeats one value that is far from all others
 
 
 def differing(tests: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDifference, ...]:
     """Return the significant differences at the family-wise error rate `LEVEL` (Holm, 1979).
 
-    Args:
-        tests: One family of tests.
-        among: How many variables the tests were selected from, if more. The others count as not
-            differing, so the level holds even if the same rows decided the selection.
+    Where the tests of a family were selected ``among`` more variables, the others count as not
+    differing, so the level holds even if the same rows decided the selection.
     """
     p_values = np.array([test.p_value for test in tests], dtype=np.float64)
     adjusted = corrected(p_values, "holm", among)
@@ -89,10 +75,7 @@ def marginal_differences(
 ) -> Comparing:
     """Test every variable marginally in two rounds, of which the first counts contributing sites.
 
-    Args:
-        kinds: The columns; None for no test, without a round.
-        min_contributors: How many sites have to contribute to a sum that is opened.
-        max_rows: Declared bound of a site's rows.
+    Without columns there is no test, and no round.
     """
     if kinds is None:
         return ()
@@ -156,12 +139,11 @@ def _question(
         for size in range(largest + 1)
     ]
     counts, members = pack_blocks(blocks)
-    discrete = kinds.categories > 0
-    origins = np.where(discrete, 0.0, common_origins(kinds))
+    origins, units = common_scales(kinds)
     return SiteDifferences(
         categories=tuple(kinds.categories.tolist()),
-        origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
-        units=pack_integers(np.where(discrete, 0, common_units(kinds))),
+        origins=origins,
+        units=units,
         counts=counts,
         members=members,
         max_rows=max_rows,
@@ -171,12 +153,8 @@ def _question(
 def p_values_of(question: SiteDifferences, sums: FloatVector) -> FloatVector:
     """Compute p-values of equal shares at all sites, shape (B,); NaN where no share was compared.
 
-    Args:
-        question: The question.
-        sums: Its sums over the sites; zero in suppressed strata.
-
-    Raises:
-        AggregateRangeError: The scatter of a share's angles is negative.
+    Sums over the sites are zero in suppressed strata. AggregateRangeError where the scatter of a
+    share's angles is negative.
     """
     from cipherdag.statistics.contingency import chi_square_tail
 

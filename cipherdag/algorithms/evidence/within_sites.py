@@ -22,8 +22,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     in_batches,
 )
-from cipherdag.algorithms.evidence.method import Method
-from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings, Method, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
@@ -36,8 +35,7 @@ from cipherdag.questions.scores.score_sums import RaoScores, RaoSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
-KEY_VALUES = 100.0
-"""Number of values that take as much room as the keys of one comparison."""
+KEY_VALUES = 100.0  # number of values that take as much room as the keys of one comparison
 MOST_CORRELATION = 1.0 - 1e-12
 
 
@@ -48,34 +46,20 @@ class RaoTests(CachedFederatedCITest):
     scores vary at no site counts as independent. Where sums are disclosed, a test to which too few
     sites contribute is not done, and counts as dependent. If either is a marginal test, it counts
     as independent but untestable, since x or y is constant at the other sites.
-
-    Args:
-        kinds: The columns.
-        settings: Options of the tests.
-        bits: Whether one bit per test is opened.
-        alpha: The level of the bits.
     """
 
-    def __init__(
-        self,
-        kinds: ColumnKinds,
-        settings: EvidenceSettings,
-        *,
-        bits: bool,
-        alpha: float,
-    ) -> None:
-        super().__init__(kinds, settings)
-        self._columns, self._settings = kinds, settings
-        self._bits, self._level = bits, alpha
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, *, bits: bool) -> None:
+        super().__init__(settings, kinds)
+        self._columns, self._bits = kinds, bits
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in one round, or two where contributors are counted; in more if answers are large."""
         values = [self._values(rows) for rows in tests]
         blocks = yield from in_batches(tests, values, self._piece)
         not_done = sum(int(np.isnan(p_value).sum()) for p_value in blocks)
-        self.n_tests_by_method[Method.WITHIN_SITES] += sum(map(len, tests)) - not_done
+        self.tally[Method.WITHIN_SITES] += sum(map(len, tests)) - not_done
         if not_done:
-            self.n_tests_by_method[Method.NOT_DONE] += not_done
+            self.tally[Method.NOT_DONE] += not_done
         return blocks
 
     def _values(self, rows: IndexArray) -> FloatVector:
@@ -100,7 +84,7 @@ class RaoTests(CachedFederatedCITest):
         """Compute the p-values of tests in one round, or in two where contributors are counted."""
         question = self._question(tests)
         if self._bits:
-            levels, pairs = (self._level,), len(tests[0])
+            levels, pairs = (self._settings.spec.alpha,), len(tests[0])
             asked = RaoBits(question, levels, able=pairs)
             dependent, able = np.split((yield asked), [question.n_tests])
             p_value = np.where(question.sizes > 0, 1.0 - dependent, np.nan)
@@ -119,18 +103,14 @@ class RaoTests(CachedFederatedCITest):
     def smallest_levels(self, tests: Tests, levels: Sequence[float]) -> PValues:
         """Find the smallest level at which each test is dependent, or 1, by bits in one round.
 
-        Args:
-            tests: By size of S.
-            levels: Descending.
-
-        Returns:
-            Shape (B_l,) by size, NaN where a table is too large or scores vary at no site.
+        Levels descend. Shape (B_l,) by size of S, NaN where a table is too large or scores vary at
+        no site.
         """
         question, count = self._question(tests), sum(map(len, tests))
         asked = RaoBits(question, tuple(levels), able=count)
         *bits, able = ((yield asked) > 0).reshape(-1, count)
         least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
-        self.n_tests_by_method[Method.WITHIN_SITES] += count
+        self.tally[Method.WITHIN_SITES] += count
         return by_block(tests, np.where(able, least, np.nan))
 
     def _store(
@@ -217,11 +197,9 @@ def within_sites(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy='Leave out --test (Python: test="auto"), which takes columns of any type.',
         )
-    alpha = settings.spec.alpha
-    source = RaoTests(kinds, settings, bits=bits, alpha=alpha)
+    source = RaoTests(kinds, settings, bits=bits)
     if bits:
-        level = max(SECOND_ALPHA, alpha)
-        source.lenient = RaoTests(kinds, settings, bits=True, alpha=level)
+        source.lenient = RaoTests(kinds, with_second_alpha(settings), bits=True)
     return source
 
 

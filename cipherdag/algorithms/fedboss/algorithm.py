@@ -13,7 +13,7 @@ discovery of DAGs using the best order score search and grow-shrink trees", Neur
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -21,27 +21,17 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, replicated
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
 from cipherdag.algorithms.fedboss.compared_scores import ComparedScores
 from cipherdag.algorithms.fedboss.compared_search import ClassSearch, start_of
-from cipherdag.algorithms.fedboss.grow_shrink import (
-    GrowShrinkTrees,
-    edge_worths,
-    search_jointly,
-)
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, edge_worths, search_jointly
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.moment_search import best_by_moments
 from cipherdag.algorithms.fedboss.order_search import best_of_starts
-from cipherdag.algorithms.fedboss.report import (
-    FedBOSSOutcome,
-    concluded,
-    graphs_that_fit,
-    reported,
-)
+from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, graphs_that_fit, reported
 from cipherdag.algorithms.fedboss.set_sources import DISCOUNT, SetPenalty
 from cipherdag.algorithms.fedboss.settings import (
     LARGEST_TABLE,
@@ -58,15 +48,13 @@ from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
 from cipherdag.graphs.equivalence import permitted
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import cpdag_of, meek
-from cipherdag.graphs.resolution import ClassOfDags
+from cipherdag.graphs.orientation import ClassOfDags, cpdag_of, meek
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
-from cipherdag.questions.gather import gather_two
+from cipherdag.questions.gather import gather_two, over_one_cohort
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question, Resampled
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.verdicts import FEWEST_SITES
 
@@ -129,15 +117,11 @@ class FedBOSS(ScoreSettings):
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns a `FedBOSSOutcome`.
 
-        Args:
-            facts: The names are for `knowledge`, the seed for restarts.
-
-        Returns:
-            The outcome. Rounds of ``bits``: those of FedPC, up to three more, and two for every
-            iteration of the search, or more where a round would have more than 20,000 comparisons.
-            Of ``sums``: two for numbers, one more where spreads differ, and one to three more to
-            compare the sites; else two to four, and as many as the search needs, about `max_rounds`
-            at most.
+        The names are for `knowledge`, the seed for restarts. Rounds of ``bits``: those of FedPC, up
+        to three more, and two for every iteration of the search, or more where a round would have
+        more than 20,000 comparisons. Of ``sums``: two for numbers, one more where spreads differ,
+        and one to three more to compare the sites; else two to four, and as many as the search
+        needs, about `max_rounds` at most.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, or the seed
@@ -216,7 +200,14 @@ class FedBOSS(ScoreSettings):
             run = self._run_on_bits
         else:
             run = self._run_on_sums
-        return (yield from run(facts, columns, constraints, resampled=resampled))
+        outcome = yield from run(facts, columns, constraints, resampled=resampled)
+        return replace(
+            outcome,
+            constraints=constraints,
+            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
+            rows=columns.rows,
+            of_patients=columns.of_patients,
+        )
 
     def _run_on_bits(
         self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
@@ -261,10 +252,6 @@ class FedBOSS(ScoreSettings):
             by_tests=by_tests,
             compared=scores.n_compared,
             cut_short=budget.refused,
-            constraints=constraints,
-            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
-            rows=columns.rows,
-            of_patients=columns.of_patients,
         )
 
     def _class_of(self, dag: Dag, constraints: Constraints) -> BoolMatrix:
@@ -303,10 +290,6 @@ class FedBOSS(ScoreSettings):
             effects=scores.effects(best.dag) if isinstance(scores, MomentScores) else {},
             sets=dict(scores.tally),
             cut_short=budget.refused,
-            constraints=constraints,
-            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
-            rows=columns.rows,
-            of_patients=columns.of_patients,
             differences=(*marginal, *given),
             moments=scores if isinstance(scores, MomentScores) else None,
         )

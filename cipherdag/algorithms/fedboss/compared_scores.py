@@ -21,8 +21,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Family, mask_of
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
 from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
 
 MOST_PER_ROW = 128
@@ -30,10 +29,8 @@ MOST_PER_ROW = 128
 
 A table has less than ln(rows) per row; a number that other columns determine has at most 11.5.
 """
-FINEST = 12
-"""Likelihoods are compared to 2^-12 nats at the finest."""
-AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES
-"""Most comparisons of one round."""
+FINEST = 12  # likelihoods are compared to 2^-12 nats at the finest
+AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES  # most comparisons of one round
 TOO_MANY_SITES = "reveal bits of scores is for fewer sites, or rows"
 
 Comparing = Generator[Question, FloatVector, None]
@@ -41,28 +38,18 @@ Comparing = Generator[Question, FloatVector, None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a graph: some of its families are replaced.
+    """A change of a graph: some of its families are replaced."""
 
-    Attributes:
-        new: The families that are added.
-        old: The families that are removed.
-    """
-
-    new: tuple[Family, ...]
-    old: tuple[Family, ...]
+    new: tuple[Family, ...]  # the families that are added
+    old: tuple[Family, ...]  # the families that are removed
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The gain of a change in the form in which it is compared.
+    """The gain of a change in the form in which it is compared."""
 
-    Attributes:
-        sets: Pairs of a set's bit mask and the coefficient of its likelihood, not 0; ascending.
-        constant: The term that is added, in units of the score's grid.
-    """
-
-    sets: tuple[tuple[int, int], ...]
-    constant: int
+    sets: tuple[tuple[int, int], ...]  # bit mask of a set, coefficient of its likelihood; ascending
+    constant: int  # the term that is added, in units of the score's grid
 
     @classmethod
     def of(cls, sets: Counter[int], constant: int) -> Gain:
@@ -79,17 +66,9 @@ class Gain:
 class ComparedScores:
     """Compares the scores of graphs over all sites.
 
-    Args:
-        penalty: The penalty of sets; it holds the columns and the rows of all sites.
-        per_parent: What a structure prior subtracts for every parent, on the penalty's grid.
-        n_sites: How many sites there are.
-        discount: See `LogLikelihoods`.
-        max_rows: Declared bound of a site's rows.
-        budget: What may be asked.
-
-    Attributes:
-        penalty: As given.
-        n_compared: How many comparisons were asked.
+    The penalty of sets holds the columns and the rows of all sites; ``per_parent`` is what a
+    structure prior subtracts for every parent, on its grid. ``n_compared`` counts the comparisons
+    asked.
 
     Raises:
         ParameterError: There are too many sites, or rows.

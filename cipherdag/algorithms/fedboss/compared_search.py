@@ -39,32 +39,23 @@ MOST_RANKED = 200
 
 @dataclass(frozen=True, slots=True)
 class ClassSearch:
-    """A search for the class of graphs whose score no single move raises.
+    """A search for the class of graphs whose score no single move raises."""
 
-    Attributes:
-        scores: Compares changes.
-        near: For every variable a bit mask of those that depend on it pairwise. A parent is added
-            only if it depends on the variable or on one of its parents.
-        max_cells: Largest table of a family.
-        max_parents: Most parents of a variable.
-        permitted: The graph, or an equivalent one that background knowledge allows; None if there
-            is none.
-    """
-
-    scores: ComparedScores
+    scores: ComparedScores  # compares changes
+    # for every variable a bit mask of those that depend on it pairwise. A parent is added only if
+    # it depends on the variable or on one of its parents.
     near: Sequence[int]
-    max_cells: int
-    max_parents: int
+    max_cells: int  # largest table of a family
+    max_parents: int  # most parents of a variable
+    # the graph, or an equivalent one that background knowledge allows; None if there is none
     permitted: Callable[[Dag], Dag | None]
 
     def best(self, dag: Dag) -> Generator[Question, FloatVector, Dag]:
-        """The graph that the search ends with; two rounds an iteration, and one for the last.
+        """The graph that the search ends with, from one that background knowledge allows.
 
-        Args:
-            dag: Where to start, a graph that background knowledge allows.
-
-        Sites that answer the same set with different numbers can make moves gain in a circle; the
-        search then ends where it comes back to a graph.
+        It takes two rounds an iteration, and one for the last. Sites that answer the same set with
+        different numbers can make moves gain in a circle; the search then ends where it comes back
+        to a graph.
         """
         passed: set[Dag] = set()
         while dag not in passed:
@@ -215,10 +206,8 @@ def _best_first(larger_rivals: dict[Change, set[Change]]) -> list[Change]:
 def start_of(arcs: BoolMatrix, permitted: Callable[[Dag], Dag | None], otherwise: Dag) -> Dag:
     """A DAG of the class that tests gave, or else one with the same edges and most of its arrows.
 
-    Args:
-        arcs: The class, shape (p, p): True where i -> j or i - j.
-        permitted: As in `ClassSearch`.
-        otherwise: The start where knowledge allows neither.
+    ``arcs`` are the class, shape (p, p): True where i -> j or i - j. Where knowledge allows
+    neither, the start is ``otherwise``.
     """
     dag = extension(dag_of(arcs & ~arcs.T), dag_of(arcs & arcs.T))
     for start in (dag, _ordered(arcs)):

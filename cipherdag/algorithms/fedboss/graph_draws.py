@@ -18,17 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, search_jointly
-from cipherdag.algorithms.fedboss.moment_scores import MomentScores
+from cipherdag.algorithms.fedboss.moment_scores import LEAST_VARIANCE, MomentScores
 from cipherdag.algorithms.fedboss.moment_search import best_by_moments
-from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.statistics.reproducible import on_grid
 
 REPLICATES = 50
-GRAPHS = 10
-"""Graphs that are drawn from the chain of each replicate."""
+GRAPHS = 10  # graphs that are drawn from the chain of each replicate
 MOVES, MOVES_EACH = 8_000, 400
 """A chain takes `MOVES_EACH` moves per variable, at most `MOVES`; its first half is burn-in."""
 SWAPS = 3
@@ -40,27 +38,21 @@ SPARE_ROWS = 5
 """Rows, less one for each site, that a matrix needs beyond its variables to be drawn again."""
 RIDGE = 1e-9
 
-Graphs = NDArray[np.bool_]
-"""Directed edges of several DAGs, shape (G, p, p)."""
+Graphs = NDArray[np.bool_]  # directed edges of several DAGs, shape (G, p, p)
 Masks = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """What every set of candidate parents scores in every replicate; B of them, p variables.
+    """What every set of candidate parents scores in every replicate; B of them, p variables."""
 
-    Attributes:
-        candidates: Each variable's, shape (B, p, K).
-        bits: The bit of u among the candidates of v, at [b, v, u]; 0 of others. Shape (B, p, p).
-        scores: Log scores of sets of candidates, shape (B, p, 2**K); minus infinity of sets that
-            knowledge forbids.
-        sums: Log sums over all subsets of a set, in the same shape.
-    """
-
-    candidates: IndexArray
+    candidates: IndexArray  # each variable's, shape (B, p, K)
+    # the bit of u among the candidates of v, at [b, v, u]; 0 of others. Shape (B, p, p).
     bits: Masks
+    # log scores of sets of candidates, shape (B, p, 2**K); minus infinity of sets that knowledge
+    # forbids
     scores: FloatMatrix
-    sums: FloatMatrix
+    sums: FloatMatrix  # log sums over all subsets of a set, in the same shape
 
 
 def draw_graphs(
@@ -68,11 +60,8 @@ def draw_graphs(
 ) -> Graphs:
     """Draw graphs that the matrix leaves open, shape (`REPLICATES` * `GRAPHS`, p, p).
 
-    Args:
-        correlations: Correlations within sites, shape (p, p).
-        rows: Rows of all sites, less one for each.
-        constraints: Background knowledge, which every graph obeys.
-        rng: Decides all draws.
+    Correlations are those within sites, shape (p, p), of all their rows less one for each. Every
+    graph obeys the background knowledge.
     """
     matrices = wishart_correlations(correlations, rows, REPLICATES, rng)
     best_dags = [_best_graph(matrix, rows, constraints, rng) for matrix in matrices]
@@ -166,13 +155,9 @@ def set_scores(
 ) -> FloatMatrix:
     """BIC of v given every set of its candidates, less ln C(p - 1, size), shape (B, 2**K).
 
-    Args:
-        matrices: Correlations, shape (B, p, p).
-        candidates: Shape (B, K); candidate k is bit k of a set.
-        v: The variable.
-        rows: Rows of all sites, less one for each.
-        forbidden: Sets of which no member may be a parent, shape (B,).
-        needed: Sets of which every member has to be, shape (B,).
+    Correlations have shape (B, p, p); candidate k, of shape (B, K), is bit k of a set. Minus
+    infinity where a member of the set ``forbidden``, shape (B,), is a parent, or one of ``needed``
+    is none.
     """
     p, size = matrices.shape[1], candidates.shape[1]
     parts = np.column_stack([np.full(len(candidates), v), candidates])

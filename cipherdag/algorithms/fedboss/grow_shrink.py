@@ -3,8 +3,13 @@
 Parents grow by the candidate that raises the score most, as long as one does, and shrink by the one
 without which it rises most. What was computed for one order serves every other one.
 
-Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
-discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
+Every order search ends with the backward phase of greedy equivalence search, which makes its result
+correct in the limit: the best deletion is taken while one gains. With background knowledge it goes
+over the classes that have a graph with all that is required and nothing forbidden.
+
+Sources: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
+discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023;
+Chickering, JMLR 3 (2002), theorem 17 (deletions).
 """
 
 import math
@@ -14,7 +19,16 @@ from typing import Protocol, TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, Family, members
-from cipherdag.graphs.equivalence import permitted
+from cipherdag.graphs.equivalence import (
+    Move,
+    Pattern,
+    allowed,
+    applied,
+    families,
+    moves,
+    pattern_of,
+    permitted,
+)
 from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
@@ -26,17 +40,11 @@ NO_GRAPH = 1 << 200
 
 
 class FamilyScores(Protocol):
-    """Scores of families in whole numbers, larger is better, whatever they are computed from.
+    """Scores of families in whole numbers, larger is better, whatever they are computed from."""
 
-    Attributes:
-        n_variables: Number of variables, p.
-        least: Least gain of a step.
-        bits: Scores are in units of 2**-bits nats.
-    """
-
-    n_variables: int
-    least: int
-    bits: int
+    n_variables: int  # number of variables, p
+    least: int  # least gain of a step
+    bits: int  # scores are in units of 2**-bits nats
 
     def score(self, v: int, parents: int) -> int | None:
         """The score of a family; None where it has to be asked for, or cannot be."""
@@ -50,32 +58,20 @@ class FamilyScores(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BestGraph:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        dag: The best graph.
-        curve: The best score, on the grid, after every start or phase of the search.
-    """
-
-    dag: Dag
-    curve: tuple[int, ...]
+    dag: Dag  # the best graph
+    curve: tuple[int, ...]  # the best score, on the grid, after every start or phase of the search
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The parents of a variable, found among some candidates.
+    """The parents of a variable, found among some candidates."""
 
-    Attributes:
-        score: Score of the family.
-        parents: Bit mask of the parents.
-        grown: Bit mask of the parents before any was removed.
-        watched: Bit mask of other variables that would change the parents as candidates.
-    """
-
-    score: int
-    parents: int
-    grown: int
-    watched: int
+    score: int  # score of the family
+    parents: int  # bit mask of the parents
+    grown: int  # bit mask of the parents before any was removed
+    watched: int  # bit mask of other variables that would change the parents as candidates
 
 
 @dataclass(slots=True)
@@ -90,16 +86,11 @@ class _Node:
 class GrowShrinkTrees:
     """The trees of all variables.
 
-    Args:
+    Attributes:
         scores: Scores of families.
         forbidden: For every variable a bit mask of those that may not be its parents; if u is a
             required parent of v, v is forbidden as a parent of u.
         required: For every variable a bit mask of those that have to be its parents.
-
-    Attributes:
-        scores: As given.
-        forbidden: As given.
-        required: As given.
         missing: Families that traces stopped at since scores are not known.
     """
 
@@ -224,3 +215,34 @@ def edge_worths(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float],
             if score is not None and less is not None:
                 worths.append((u, v, math.ldexp(score - less, -scores.bits)))
     return tuple(worths)
+
+
+def after_deletions(dag: Dag, trees: GrowShrinkTrees) -> Waiting[Dag]:
+    """The graph after all deletions that gain, the best one first."""
+    while True:
+        pattern = pattern_of(dag)
+        gains = yield from _deletions(pattern, trees)
+        # of equal gains the first move
+        for gain, move in sorted(gains, key=lambda item: -item[0]):
+            if gain < trees.scores.least or not allowed(pattern, move):
+                continue
+            reached = applied(pattern, move)
+            better = None if reached is None else trees.permitted(reached)
+            if better is not None:
+                dag = better
+                break
+        else:
+            return dag
+
+
+def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Waiting[list[tuple[int, Move]]]:
+    """The gain of every deletion, with its move."""
+    candidates = [(move, *families(pattern, move)) for move in moves(pattern, "delete")]
+    if trees.miss({family for _, *pair in candidates for family in pair}):
+        yield
+    gains = []
+    for move, after, before in candidates:
+        new, old = trees.scores.score(*after), trees.scores.score(*before)
+        if new is not None and old is not None:
+            gains.append((new - old, move))
+    return gains

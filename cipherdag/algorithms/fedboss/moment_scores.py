@@ -1,4 +1,13 @@
-"""Gaussian BIC of families from moments of all rows; no round once they are open."""
+"""Gaussian BIC of families from moments of all rows; no round once they are open.
+
+A correlation matrix swept on k of p variables holds the regressions of all others on these k, and
+the residual covariances. A `Regression` keeps of it the rows of its variable and of the k, and the
+diagonal; to add or remove a variable takes O(k p) operations.
+
+Source: Goodnight, "A tutorial on the SWEEP operator", The American Statistician 33 (1979).
+"""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterable, Sequence
@@ -7,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.algorithms.evidence.effects import CORRELATION
-from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE, Regression
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
@@ -22,52 +30,33 @@ SHARE_BITS = 36
 
 @dataclass(slots=True)
 class Fit:
-    """A family, and the steps from it that raise the score; the last fields are set when needed.
+    """A family, and the steps from it that raise the score; the last fields are set when needed."""
 
-    Attributes:
-        parents: Bit mask of the parents.
-        better: Bit mask of the candidates: variables that would raise the score as one more parent.
-        variance: Variance of the variable given its parents.
-        candidates: Positions of the candidates, ascending.
-        shares: Variance that each candidate would explain.
-        swept: The parents that the others do not determine.
-        losses: Minus the variance that only this parent explains, for each of `swept`.
-        best: The candidates, best first, once `MomentScores.ranked` was called.
-        score: Score of the family, once `MomentScores.settled` was called.
-        worst: The parent without which the score is highest, if higher; else -1. Set with `score`.
-    """
-
-    parents: int
-    better: int
-    variance: float
-    candidates: IndexArray
-    shares: FloatVector
-    swept: IndexArray
-    losses: FloatVector
-    best: tuple[int, ...] | None = None
-    score: int | None = None
-    worst: int = -1
+    parents: int  # bit mask of the parents
+    better: int  # bit mask of the candidates, which would raise the score as one more parent
+    variance: float  # of the variable given its parents
+    candidates: IndexArray  # their positions, ascending
+    shares: FloatVector  # variance that each candidate would explain
+    swept: IndexArray  # the parents that the others do not determine
+    losses: FloatVector  # minus the variance that each of ``swept`` alone explains
+    best: tuple[int, ...] | None = None  # the candidates, best first, once ranked
+    score: int | None = None  # of the family, once settled
+    worst: int = -1  # the parent without which the score is highest, if higher; set with ``score``
 
 
 class MomentScores:
     """Scores -(n / 2) ln s2(v | parents) - c |parents|, in 2**-16 nats.
 
     The cost c of a parent is penalty (ln n / 2) + per_parent, and s2 the share of the variance that
-    parents leave. A variable that does not vary has s2 = 1 and explains nothing, and so does one
-    that the parents determine.
+    parents leave. A variable that does not vary, whose correlations are NaN, has s2 = 1 and
+    explains nothing, and so does one that the parents determine. Of rows there is one less for
+    every site if each subtracted its own means.
 
     Attributes:
         correlations: Of all rows, shape (p, p); 0 at variables that do not vary, 1 on the diagonal.
         least: The smallest gain for which a step is taken, on the grid.
         most_lost: Most that the score may fall while a variable is moved to a better position: 6 ln
             n nats, or n / 100 if that is more, on the grid.
-
-    Args:
-        correlations: Correlations of all rows, shape (p, p); NaN at variables that do not vary.
-        rows: Number of rows, less one for every site if each subtracted its own means.
-        penalty: How many times ln(n) / 2 a parent costs.
-        per_parent: What a structure prior subtracts besides for every parent, in nats.
-        max_parents: Most parents that the search gives a variable.
     """
 
     def __init__(
@@ -123,13 +112,7 @@ class MomentScores:
         return list(zip(scores.tolist(), fit.candidates.tolist(), strict=True))
 
     def fit(self, regression: Regression, v: int, free: BoolVector) -> Fit:
-        """The family of v, and the variables that would raise its score as parents.
-
-        Args:
-            regression: The regression of v on its parents.
-            v: The variable.
-            free: Which variables may be parents of v, shape (p,).
-        """
+        """The family of v, and which ``free`` variables, shape (p,), would raise its score."""
         parents, variance = regression.given, regression.covariances.item(v)
         shares = self._shares(regression)
         if variance > LEAST_VARIANCE and parents.bit_count() < self._max_parents:
@@ -219,3 +202,86 @@ class MomentScores:
             if row[v] > LEAST_VARIANCE:
                 left = left - row[:, None] * (row / row[v])
         return order
+
+
+LEAST_VARIANCE = 1e-10
+"""A standardised variable with at most this variance given others is determined by them."""
+
+
+@dataclass(slots=True)
+class Regression:
+    """A variable regressed on others.
+
+    Attributes:
+        given: Bit mask of the others.
+        swept: The others that were swept on: not determined by those before them, shape (k,).
+        rows: Rows of the swept matrix, shape (k + 1, p): first the variable's covariances with all,
+            given the others, then the rows of ``swept``. Columns of ``swept`` hold coefficients,
+            and in the rows of ``swept`` minus the inverse of their correlation matrix.
+        variances: The diagonal of the swept matrix, shape (p,): variances given the others; for
+            ``swept`` minus the diagonal of the inverse.
+    """
+
+    given: int
+    swept: IndexArray
+    rows: FloatMatrix
+    variances: FloatVector
+
+    @classmethod
+    def alone(cls, matrix: FloatMatrix, v: int) -> Regression:
+        """Regress variable v on no other variable."""
+        return cls(0, np.empty(0, dtype=np.intp), matrix[v : v + 1], np.ones(len(matrix)))
+
+    @property
+    def covariances(self) -> FloatVector:
+        """Of the variable with all, given the others, shape (p,)."""
+        return self.rows[0]
+
+    def on(self, matrix: FloatMatrix, v: int, given: int) -> Regression:
+        """Regress the same variable v on the variables of the mask ``given``."""
+        regression = self
+        lost = self.given & ~given
+        if lost and len(self.swept) < self.given.bit_count():
+            # variables that a lost one determined now have to be swept on
+            regression, lost = Regression.alone(matrix, v), 0
+        for s in members(lost):
+            regression = regression.reduced(s)
+        for u in members(given & ~regression.given):
+            regression = regression.extended(matrix, u)
+        return regression
+
+    def extended(self, matrix: FloatMatrix, u: int) -> Regression:
+        """Regress on one more variable, u."""
+        row, k, coefficients = matrix[u], len(self.swept), self.rows[:, u]
+        if k:
+            # one row after the other, so that every processor rounds alike
+            row = row - np.add.reduce(row[self.swept][:, None] * self.rows[1:])
+            row[self.swept] = coefficients[1:]
+        pivot, given = row.item(u), self.given | 1 << u
+        if not pivot > LEAST_VARIANCE:
+            return Regression(given, self.swept, self.rows, self.variances)
+        scaled = row / pivot
+        rows, swept = np.empty((k + 2, len(row))), np.empty(k + 1, dtype=np.intp)
+        others = rows[:-1]
+        np.multiply(coefficients[:, None], scaled, out=others)
+        np.subtract(self.rows, others, out=others)
+        np.divide(coefficients, pivot, out=others[:, u])
+        rows[-1], rows[-1, u] = scaled, -1.0 / pivot
+        swept[:k], swept[k] = self.swept, u
+        variances = self.variances - scaled * row
+        variances[u] = -1.0 / pivot
+        return Regression(given, swept, rows, variances)
+
+    def reduced(self, s: int) -> Regression:
+        """Regress without the variable s, which was swept on."""
+        left = self.swept != s
+        row = self.rows[1 + left.argmin()]
+        pivot = row.item(s)
+        scaled = row / pivot
+        rows = self.rows[np.concatenate(((True,), left))]
+        coefficients = rows[:, s].copy()
+        rows -= coefficients[:, None] * scaled
+        rows[:, s] = -coefficients / pivot
+        variances = self.variances - scaled * row
+        variances[s] = -1.0 / pivot
+        return Regression(self.given ^ 1 << s, self.swept[left], rows, variances)

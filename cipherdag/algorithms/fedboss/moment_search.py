@@ -14,40 +14,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
 from cipherdag.algorithms.fedboss.grow_shrink import (
     NO_GRAPH,
     BestGraph,
     GrowShrinkTrees,
     Waiting,
+    after_deletions,
 )
-from cipherdag.algorithms.fedboss.moment_scores import Fit, MomentScores
+from cipherdag.algorithms.fedboss.moment_scores import Fit, MomentScores, Regression
 from cipherdag.algorithms.fedboss.order_search import perturbed
-from cipherdag.algorithms.fedboss.regressions import Regression
 from cipherdag.graphs.dags import Dag, matrix_of, topological
 
 FEW_VARIABLES = 100
 PATIENCE = 3
 """Up to `FEW_VARIABLES` a restart is cheap, and this many times as many may fail in a row."""
-MOST_STARTS = 10
-"""Most restarts, as a multiple of the number that may fail in a row."""
+MOST_STARTS = 10  # most restarts, as a multiple of the number that may fail in a row
 
 
 @dataclass(slots=True)
 class _Parents:
-    """A variable's parents.
+    """A variable's parents."""
 
-    Attributes:
-        score: Score of the family; far less where a required parent is missing.
-        mask: Bit mask of the parents.
-        better: Bit mask of those that would raise the score as one parent more.
-        near: A regression on these parents, or on some that the search met just before.
-    """
-
-    score: int
-    mask: int
-    better: int
-    near: Regression
+    score: int  # score of the family; far less where a required parent is missing
+    mask: int  # bit mask of the parents
+    better: int  # bit mask of those that would raise the score as one parent more
+    near: Regression  # a regression on these parents, or on some that the search met just before
 
 
 @dataclass(slots=True)
@@ -62,10 +53,7 @@ class _Move:
 class ParentSets:
     """Parents grown and shrunk from some others; each family is fitted once.
 
-    Args:
-        scores: Of families.
-        forbidden: Bit masks of what may not be a variable's parents.
-        required: Bit masks of what has to be.
+    For every variable bit masks say what may not be its parent, and what has to be.
     """
 
     def __init__(
@@ -115,11 +103,7 @@ class ParentSets:
 class MomentOrder:
     """An order of the variables and everyone's parents among those before.
 
-    Args:
-        sets: Find parents.
-        order: The order to start from, shape (p,).
-        least: What a move has to gain.
-        most_lost: What a variable may lose on its way to a better position.
+    A move has to gain ``least``; a variable may lose ``most_lost`` on its way to a better position.
     """
 
     def __init__(
@@ -137,11 +121,6 @@ class MomentOrder:
     def dag(self) -> Dag:
         """The graph: everyone's parents."""
         return tuple(parents.mask for parents in self._parents)
-
-    @property
-    def total(self) -> int:
-        """The score of the graph."""
-        return sum(parents.score for parents in self._parents)
 
     def run(self) -> None:
         """Move variables until no move gains enough."""
@@ -165,10 +144,7 @@ class MomentOrder:
     ) -> tuple[int, _Move]:
         """How far v was carried, at most to the end, and the best of the positions that it passed.
 
-        Args:
-            v: The variable.
-            steps: Each variable passed where parents change: it, its new parents and those of v.
-            end: The position past all that v may pass.
+        Steps are the variables passed where parents change: each, its new parents and those of v.
         """
         best, changed, gained = _Move(0, self._position[v], []), [], 0
         here = self._parents[v].score
@@ -251,12 +227,7 @@ def best_by_moments(
 
 
 class Descents:
-    """Order searches and deletions in turn; results from graphs met before are reused.
-
-    Args:
-        trees: Find deletions.
-        scores: Of families.
-    """
+    """Order searches and deletions in turn; results from graphs met before are reused."""
 
     def __init__(self, trees: GrowShrinkTrees, scores: MomentScores) -> None:
         self._trees, self._scores = trees, scores

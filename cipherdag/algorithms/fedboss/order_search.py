@@ -11,22 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
 from cipherdag.algorithms.fedboss.grow_shrink import (
     BestGraph,
     GrowShrinkTrees,
     Trace,
     Waiting,
+    after_deletions,
     search_jointly,
 )
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, topological
 from cipherdag.questions.question import Question
 
-PERTURBED = 4
-"""One variable in four gets a random position at a restart, but at least two do."""
-AT_ONCE = 5
-"""Searches that start from one graph and share their rounds."""
+PERTURBED = 4  # one variable in four gets a random position at a restart, but at least two do
+AT_ONCE = 5  # searches that start from one graph and share their rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +38,12 @@ class _Move:
 
 
 class OrderSearch:
-    """An order of the variables and everyone's best parents among those before.
-
-    Args:
-        trees: Find parents.
-        order: The order to start from, shape (p,).
-    """
+    """An order of the variables and everyone's best parents among those before."""
 
     def __init__(self, trees: GrowShrinkTrees, order: Sequence[int]) -> None:
         self._trees = trees
         self._order = list(order)
         self._traces: list[Trace] = []
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The order found."""
-        return tuple(self._order)
-
-    @property
-    def total(self) -> int:
-        """The score of the graph."""
-        return sum(trace.score for trace in self._traces)
 
     @property
     def dag(self) -> Dag:
@@ -178,10 +161,7 @@ class _Converged:
 
 
 def best_of_starts(
-    trees: GrowShrinkTrees,
-    order: Sequence[int],
-    restarts: int,
-    rng: np.random.Generator,
+    trees: GrowShrinkTrees, order: Sequence[int], restarts: int, rng: np.random.Generator
 ) -> Generator[Question, FloatVector, BestGraph]:
     """The best graph of a search from an order and of restarts from the best graph so far."""
     (best,) = yield from search_jointly(trees, [_converged(trees, order)])

@@ -95,10 +95,7 @@ class FedBOSSOutcome:
             where moments were disclosed.
         sets: How many sets of variables were scored in which way; empty for moments.
         cut_short: Whether the search ran out of its budget of rounds or values.
-        bootstrap: In how many replicates each edge stands; None without any.
-        constraints: The background knowledge; None for none.
         incomplete: Columns that miss values at some site.
-        rows: Rows of all sites.
         of_patients: The details on rows that are visits, as `ColumnKinds` has them.
         differences: Tests of every variable for differences between the sites.
         curved: The edges whose columns follow a neighbour as no test's regression can.
@@ -175,9 +172,7 @@ def graphs_that_fit(outcome: FedBOSSOutcome, facts: Facts) -> GraphSample | None
 def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     """The score in a sentence, its curve, and the confidence of every edge.
 
-    Args:
-        conclusion: With its details.
-        pooled: Whether rows of all sites were to be scored as if of one site.
+    ``pooled`` says whether rows of all sites were to be scored as if of one site.
     """
     details = conclusion.details
     mixes = pooled and not details.get("sets", {}).get("sites")

@@ -20,25 +20,17 @@ from cipherdag.questions.question import Question
 
 Asking = Generator[Question, FloatVector, None]
 
-LEAST_GAIN_BITS = 10
-"""A step has to gain 2**-10 nats."""
-FEW = 2
-"""With fewer parents every near variable is a candidate."""
+LEAST_GAIN_BITS = 10  # a step has to gain 2**-10 nats
+FEW = 2  # with fewer parents every near variable is a candidate
 
 
 @dataclass(slots=True)
 class Budget:
-    """Rounds and values of a site that are left.
+    """Rounds and values of a site that are left."""
 
-    Attributes:
-        rounds: How many rounds; None for any number.
-        values: How many values; None for any number.
-        refused: Whether a round was not asked since it exceeded what was left.
-    """
-
-    rounds: int | None
-    values: int | None
-    refused: bool = False
+    rounds: int | None  # how many rounds; None for any number
+    values: int | None  # how many values; None for any number
+    refused: bool = False  # whether a round was not asked since it exceeded what was left
 
     def spend(self, *, rounds: int, values: int) -> bool:
         """Subtract rounds and values if both are left; else set `refused`. Whether they were."""
@@ -56,28 +48,16 @@ class Budget:
 class SetFamilies(ABC):
     """Scores of families from numbers of sets; see `FamilyScores`.
 
-    Args:
-        levels: How many categories every variable has, 1 of a number, shape (p,).
-        bits: Scores are whole numbers in units of 2**-bits nats.
-        per_parent: What a structure prior subtracts for every parent, in these units.
-        max_cells: Most cells of the table of a set that is asked about.
-        max_parents: Most parents of a variable.
+    ``levels`` says how many categories every variable has, 1 of a number. A structure prior
+    subtracts ``per_parent`` for every parent, in units of 2**-bits nats.
 
     Attributes:
-        n_variables: Number of variables, p.
-        bits: As given.
         least: Least gain of a step.
         closed: Whether nothing more may be asked; a variable without scores is then no candidate.
     """
 
     def __init__(
-        self,
-        levels: Sequence[int],
-        *,
-        bits: int,
-        per_parent: int,
-        max_cells: int,
-        max_parents: int,
+        self, levels: Sequence[int], *, bits: int, per_parent: int, max_cells: int, max_parents: int
     ) -> None:
         self.n_variables = len(levels)
         self.bits = bits
@@ -175,12 +155,8 @@ class SetFamilies(ABC):
     def _gains_without_one(self, v: int, rests: Sequence[tuple[int, int]], u: int) -> bool:
         """Whether one parent more gains with one of two or more parents left out, as far as known.
 
-        Where it gains with none of them left out, it hardly gains with all.
-
-        Args:
-            v: The variable.
-            rests: Its parents with one left out each, and what they score.
-            u: The candidate.
+        Where it gains with none of them left out, it hardly gains with all. ``rests`` are the
+        parents with one left out each, and what they score.
         """
         for rest, less in rests:
             more = self.score(v, rest | 1 << u)

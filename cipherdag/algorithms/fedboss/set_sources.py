@@ -25,22 +25,11 @@ from cipherdag.questions.scores.likelihoods import LogLikelihoods
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore
 
-DISCOUNT = 3
-"""A site's likelihood is lowered by three times what chance alone would explain."""
+DISCOUNT = 3  # a site's likelihood is lowered by three times what chance alone would explain
 
 
 class TableScores(SetFamilies):
-    """Scores from pooled tables.
-
-    Args:
-        tables: Asks for tables.
-        levels: How many categories occur, shape (p,).
-        score: Computes a set's score from its table.
-        settings: See `SetFamilies`.
-
-    Attributes:
-        tally: How many sets were scored in which way.
-    """
+    """Scores from pooled tables; ``tally`` says how many sets were scored in which way."""
 
     def __init__(
         self,
@@ -121,17 +110,11 @@ def _in_no_other(masks: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class SetPenalty:
-    """The penalty of a set of variables, by how many parameters its model has over all rows.
+    """The penalty of a set of variables, by how many parameters its model has over all rows."""
 
-    Attributes:
-        categories: Number of categories of every variable, 0 of a number, shape (p,).
-        score: The score of categories; it gives the penalty of a table.
-        penalty: How many times ln(n) / 2 a parameter of numbers costs.
-    """
-
-    categories: IndexArray
-    score: SetScore
-    penalty: float
+    categories: IndexArray  # number of categories of every variable, 0 of a number, shape (p,)
+    score: SetScore  # the score of categories; it gives the penalty of a table
+    penalty: float  # how many times ln(n) / 2 a parameter of numbers costs
 
     def __call__(self, mask: int) -> int:
         """The penalty on the score's grid, 0 or less."""
@@ -153,18 +136,9 @@ def _of_shape(score: SetScore, cells: int) -> int:
 
 
 class LikelihoodScores(SetFamilies):
-    """Scores from the sites' likelihoods alone.
+    """Scores from the sites' likelihoods alone; ``tally`` says how many sets were scored.
 
-    Args:
-        levels: How many categories every variable has, 1 of a number, shape (p,).
-        score: The score of categories, whose grid is that of all numbers here.
-        cost: The penalty of a set.
-        budget: What may be asked.
-        max_rows: Declared bound of a site's rows.
-        settings: See `SetFamilies`.
-
-    Attributes:
-        tally: How many sets were scored.
+    All numbers are on the grid of the score of categories; ``cost`` is the penalty of a set.
     """
 
     def __init__(

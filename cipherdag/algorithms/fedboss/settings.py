@@ -27,11 +27,9 @@ Opening = Generator[Question, FloatVector, GraphScores]
 
 MOST_PARENTS = 12
 PARENTS_OF_SETS = 8
-ROWS_PER_PARENT = 10
-"""With fewer rows for every parent, a regression explains its sample alone."""
+ROWS_PER_PARENT = 10  # with fewer rows for every parent, a regression explains its sample alone
 MOST_STARTS = 1000
-LARGEST_TABLE = 1024
-"""Most cells of a contingency table that is asked for."""
+LARGEST_TABLE = 1024  # most cells of a contingency table that is asked for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

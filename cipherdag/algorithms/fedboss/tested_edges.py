@@ -15,8 +15,7 @@ from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, unshielded_colliders
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import Triple
-from cipherdag.graphs.resolution import ClassOfDags, class_of
+from cipherdag.graphs.orientation import ClassOfDags, Triple, class_of
 from cipherdag.questions.question import Question
 
 CELLS_PER_ROW = 1.5
@@ -35,13 +34,6 @@ def with_tested_edges(
 
     An edge that only tests found is added if scores give both its ends other edges, or if the
     pair's table, without the cost of a parent, scores higher than the two columns by themselves.
-
-    Args:
-        dag: The graph whose score no move raises.
-        tested: The tests from which the search started.
-        scores: Compares the scores of pairs.
-        constraints: Background knowledge.
-        n_sites: How many sites there are.
 
     Returns:
         The class, and the edges that only tests found, shape (p, p), symmetric.

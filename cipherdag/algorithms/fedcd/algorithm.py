@@ -7,7 +7,7 @@ a site knows what it intervened on. The sites' half is `sites.compute.beliefs`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.questions.disclosure import Disclosure, Quantity, coarse, joined, sums
-from cipherdag.questions.encodings import require_possible, segments
+from cipherdag.questions.encodings import pack_floats, require_possible, segments
 from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,
     LOGIT_BOUND,
@@ -38,7 +38,6 @@ from cipherdag.questions.local_beliefs import (
     binary_graph,
     edge_probability,
     from_off_diagonal,
-    pack_beliefs,
 )
 from cipherdag.questions.question import Asking
 
@@ -194,25 +193,20 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     def _question(
         self, n_variables: int, number: int, seed: int, last: FloatMatrix | None
     ) -> LocalBeliefs:
-        how = self.averaging
+        shared = asdict(self.averaging)
+        del shared["every_round"]
+        if self.averaging.reference == "code":
+            shared["prior_weight"] = 0.0
         try:
             return LocalBeliefs(
                 n_variables=n_variables,
                 round=number,
                 seed=seed,
-                belief=b"" if last is None else pack_beliefs(last),
+                belief=b"" if last is None else pack_floats(last),
                 method=self.method,
                 intervention_type=self.intervention_type,
                 training=self.training,
-                reference=how.reference,
-                aggregation=how.aggregation,
-                start=how.start,
-                prior_weight=how.prior_weight if how.reference == "paper" else 0.0,
-                sharpness=how.sharpness,
-                full_mass=how.full_mass,
-                reach=how.reach,
-                decay=how.decay,
-                least_weight=how.least_weight,
+                **shared,
             )
         except ValueError as error:
             raise ParameterError(str(error)) from error

@@ -120,21 +120,13 @@ MOST_BELIEVERS = 40  # variables beyond which a matrix of beliefs is wider than 
 
 @dataclass(frozen=True, slots=True)
 class FedCDOutcome:
-    """What a Fed-CD run concludes, by position; p variables.
+    """What a Fed-CD run concludes, by position; p variables."""
 
-    Attributes:
-        arcs: The DAG, shape (p, p).
-        belief: Aggregated belief in every edge after the last round, shape (p, p).
-        cut: Edges believed in that would have closed a cycle, the strongest first.
-        entropies: Average edge entropy of the sites' binary graphs after every round, in bits.
-        agreed: Whether the run stopped because all sites agreed.
-    """
-
-    arcs: BoolMatrix
-    belief: FloatMatrix
-    cut: tuple[CutEdge, ...]
-    entropies: tuple[float, ...]
-    agreed: bool
+    arcs: BoolMatrix  # the DAG, shape (p, p)
+    belief: FloatMatrix  # aggregated belief in every edge after the last round, shape (p, p)
+    cut: tuple[CutEdge, ...]  # those that would have closed a cycle, the strongest first
+    entropies: tuple[float, ...]  # average entropy of the sites' graphs after every round, in bits
+    agreed: bool  # whether the run stopped because all sites agreed
 
 
 def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:

@@ -62,23 +62,14 @@ TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplet
 
 @dataclass(frozen=True, slots=True)
 class LabelOutcome:
-    """What was concluded about one label, all by position and the strongest first.
+    """What was concluded about one label, all by position and the strongest first."""
 
-    Attributes:
-        features: The selected features: learned and not dropped, or retrieved and not dropped.
-        labels: Other labels that are its parents or children, by both labels' own searches.
-        learned: Its parents and children after FedCFL, labels included.
-        retrieved: Features that FedCFR added.
-        dropped: Features that FedCFC took out.
-        marginals: The label's tests with every variable given nothing.
-    """
-
-    features: tuple[int, ...]
-    labels: tuple[int, ...]
-    learned: tuple[int, ...]
-    retrieved: tuple[int, ...]
-    dropped: tuple[int, ...]
-    marginals: Marginals
+    features: tuple[int, ...]  # learned or retrieved, and not dropped
+    labels: tuple[int, ...]  # other labels that are parents or children, by both labels' searches
+    learned: tuple[int, ...]  # its parents and children after FedCFL, labels included
+    retrieved: tuple[int, ...]  # features that FedCFR added
+    dropped: tuple[int, ...]  # features that FedCFC took out
+    marginals: Marginals  # the label's tests with every variable given nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.settings import evidence_settings
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
-from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, FederatedCITest
+from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, CachedFederatedCITest
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.combined_evidence import (
     GRID_BITS,
@@ -56,7 +56,7 @@ def by_source(
     It gets what `by_combination` gives; strengths are normal scores, or 0 where sums stay
     ``closed``. Comparisons of strengths are asked as they are, in as many rounds as keys need.
     """
-    opened: list[FederatedCITest] = []
+    opened: list[CachedFederatedCITest] = []
 
     def answer(question: Question) -> Asking[FloatVector]:
         if question.opens_bits:

@@ -33,15 +33,11 @@ from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.verdicts import finest_grid_that_fits
 
 Comparing = Callable[[IndexArray], Asking[FloatVector]]
-Wins = dict[tuple[int, int], bool]
-"""Says of a pair of candidates i < j whether j is stronger."""
+Wins = dict[tuple[int, int], bool]  # says of a pair of candidates i < j whether j is stronger
 
-EACH_WITH_EACH = 24
-"""Largest group of candidates of which every two are compared."""
-PIVOTS = 7
-"""Number of pivots in a larger group."""
-LOG_POWER = 11
-"""-2 ln p of a site is below 2**11."""
+EACH_WITH_EACH = 24  # largest group of candidates of which every two are compared
+PIVOTS = 7  # number of pivots in a larger group
+LOG_POWER = 11  # -2 ln p of a site is below 2**11
 TOO_MANY_SITES = "reveal bits of strengths is for fewer sites"
 
 
@@ -141,21 +137,16 @@ Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]
 """Conditioning sets by size: shape (K_l, l) each."""
 
-LOOKAHEAD = 10_000
-"""Triplets beyond the next candidate's that a search may ask for in one round."""
+LOOKAHEAD = 10_000  # triplets beyond the next candidate's that a search may ask for in one round
 
 
 @dataclass(frozen=True, slots=True)
 class Marginals:
-    """Weighted p-values and strengths of a target with every variable given nothing.
+    """Weighted p-values and strengths of a target with every variable given nothing."""
 
-    Attributes:
-        p_value: Shape (p,); NaN at the target and where no site had a reliable test.
-        strength: Shape (p,); NaN as `p_value`. Where strengths stay closed, a rank: larger for
-            stronger ones of those that depend on the target, and 0 for the others.
-    """
-
-    p_value: FloatVector
+    p_value: FloatVector  # shape (p,); NaN at the target and where no site had a reliable test
+    # shape (p,); NaN as `p_value`. Where strengths stay closed, a rank: larger for stronger ones of
+    # those that depend on the target, and 0 for the others.
     strength: FloatVector
 
     def dependent(self, alpha: float, among: Iterable[int]) -> list[int]:

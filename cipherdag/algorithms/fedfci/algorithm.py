@@ -5,7 +5,7 @@ skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
+from cipherdag.algorithms.constraint_based.report import report_on_tests
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests, look_for_doubts_meanwhile
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
@@ -42,8 +42,7 @@ from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
 from cipherdag.questions.question import Asking
 
-MOST_GRAPHS = 100_000
-"""That ``integrate`` looks at."""
+MOST_GRAPHS = 100_000  # that ``integrate`` looks at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,14 +155,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
                 self._skeleton(source, constraints, shown),
                 partial(self._orient, source, constraints, facts),
             )
-        return replace(
-            outcome,
-            tests={str(method): count for method, count in source.n_tests_by_method.items()},
-            rows=0 if source.kinds is None else source.kinds.rows,
-            of_patients={} if source.kinds is None else source.kinds.of_patients,
-            doubts=doubts,
-            removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),
-        )
+        return outcome.of_source(source, doubts, testable(constraints))
 
     @property
     def _integrates(self) -> bool:

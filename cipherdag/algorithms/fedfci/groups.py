@@ -17,13 +17,12 @@ from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest, PValues, Tests
 from cipherdag.algorithms.fedfci.report import FedFCIOutcome
 from cipherdag.algorithms.fedfci.search import TripleConstraints
-from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolMatrix, BoolVector, IndexArray
 from cipherdag.graphs.ancestral.integration import LocalPAG, entailed
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.endpoints import NONE, circles
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Asking
 
@@ -34,13 +33,9 @@ Judging = Callable[
 
 
 class SubsetFilter:
-    """A source of evidence over some variables, ascending, which become 0, 1, ...
-
-    ``kinds`` is None: differences between sites are looked for among all variables.
-    """
+    """A source of evidence over some variables, ascending, which become 0, 1, ..."""
 
     def __init__(self, source: FederatedCITest, variables: IndexArray) -> None:
-        self.kinds: ColumnKinds | None = None
         self.lenient: FederatedCITest | None = None
         if source.lenient is not None:
             self.lenient = SubsetFilter(source.lenient, variables)
@@ -51,41 +46,22 @@ class SubsetFilter:
         """See `FederatedCITest.p_values`."""
         return (yield from self._source.p_values([self._variables[rows] for rows in tests]))
 
-    def strengths(self, pairs: IndexArray) -> FloatVector:
-        """See `CachedFederatedCITest.strengths`."""
-        return self._source.strengths(self._variables[pairs])
-
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `CachedFederatedCITest.skipped_tests`."""
+        """See `FederatedCITest.skipped_tests`."""
         return self._source.skipped_tests(self._variables[triplets])
 
-    def untestable_pairs(self) -> IndexArray:
-        """Of all variables, as positions among all."""
-        return self._source.untestable_pairs()
-
     def effect(self, test: Sequence[int]) -> EffectSize | None:
-        """See `CachedFederatedCITest.effect`."""
+        """See `FederatedCITest.effect`."""
         return self._source.effect(self._variables[list(test)].tolist())
-
-    @property
-    def n_tests_by_method(self) -> Mapping[str, int]:
-        """Of all variables."""
-        return self._source.n_tests_by_method
 
 
 @dataclass(frozen=True, slots=True)
 class GroupGraph:
-    """The graph of FCI among the variables of a group; positions are those among all variables.
+    """The graph of FCI among the variables of a group; positions are those among all variables."""
 
-    Attributes:
-        local: Its PAG.
-        sepsets: A separating set of every pair x < z without an edge, and its p-value.
-        weakest: Of every edge x < z the test of largest p-value.
-    """
-
-    local: LocalPAG
-    sepsets: dict[Pair, tuple[frozenset[int], float]]
-    weakest: dict[Pair, MaxPValueTest]
+    local: LocalPAG  # its PAG
+    sepsets: dict[Pair, tuple[frozenset[int], float]]  # of pairs x < z without an edge; p-values
+    weakest: dict[Pair, MaxPValueTest]  # of every edge x < z the test of largest p-value
 
 
 def of_groups(

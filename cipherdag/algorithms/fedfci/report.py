@@ -65,8 +65,7 @@ class FedFCIOutcome(TestsOutcome):
 
 log = logging.getLogger("cipherdag.result")
 
-GRAPHS_PER_REPORT = 1000
-"""Number of graphs between two log messages on the progress of a search."""
+GRAPHS_PER_REPORT = 1000  # number of graphs between two log messages on the progress of a search
 NEVER_MEASURED_BOTH = "No site measured both, so nothing was tested."
 SELECTED = (
     "Rows may have been selected by what variables cause: a tail says that a variable causes the "

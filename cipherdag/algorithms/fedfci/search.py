@@ -45,16 +45,12 @@ from cipherdag.questions.separators import SeparatorSearch
 
 @dataclass(frozen=True, slots=True)
 class TripleConstraints:
-    """Constraints that tests put on the unshielded triples (x, y, z), x < z.
-
-    Attributes:
-        ambiguous: The triples of which that is open.
-        no_causes: Colliders found by comparing sets without and with y: then y is no cause of x or
-            z even if one of the edges is wrong. One separating set does not tell that.
-    """
+    """Constraints that tests put on the unshielded triples (x, y, z), x < z."""
 
     colliders: Collection[Triple]
-    ambiguous: Collection[Triple] = ()
+    ambiguous: Collection[Triple] = ()  # the triples of which that is open
+    # colliders found by comparing sets without and with y: then y is no cause of x or z even if one
+    # of the edges is wrong. One separating set does not tell that.
     no_causes: Collection[Triple] = ()
 
     def without(self, doubtful: Collection[Triple]) -> TripleConstraints:

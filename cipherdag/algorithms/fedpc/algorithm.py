@@ -17,7 +17,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Facts, Published
 from cipherdag.algorithms.bootstrap import arcs_counted
 from cipherdag.algorithms.constraint_based.colliders import CollidersBy, separate_and_judge
-from cipherdag.algorithms.constraint_based.report import removed_untested, report_on_tests
+from cipherdag.algorithms.constraint_based.report import report_on_tests
 from cipherdag.algorithms.constraint_based.settings import (
     ENDS_WITHOUT_MIDDLE,
     GraphFromTests,
@@ -64,8 +64,7 @@ EXACT = {
     "kernel_rows": MOST_KERNEL_ROWS,
 }
 VARIED = frozenset({"vote_share", "test", "max_rows"})
-Sepset = Literal["max", "mean", "vote", "search"]
-"""How a separating set is chosen."""
+Sepset = Literal["max", "mean", "vote", "search"]  # how a separating set is chosen
 SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
     "max": (*BestScoreExceeds.discloses, *BestIndexPrecedes.discloses),
     "mean": sums(Quantity.P_VALUES, Quantity.TEST_ROWS, Quantity.SITES),
@@ -238,13 +237,9 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             ),
             partial(self._orient, source, constraints, facts),
         )
-        return replace(
-            outcome,
-            tests={str(method): count for method, count in source.n_tests_by_method.items()},
-            doubts=replace(doubts, curved=doubts.among(outcome.skeleton)),
-            separated_pairs=() if resampled else outcome.separated_pairs,
-            removed_untested=removed_untested(source.untestable_pairs(), constraints),
-        )
+        doubts = replace(doubts, curved=doubts.among(outcome.skeleton))
+        outcome = outcome.of_source(source, doubts, constraints)
+        return replace(outcome, separated_pairs=()) if resampled else outcome
 
     def _orient(
         self,
@@ -281,8 +276,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             decisive=stable.decisive.of(stable.skeleton, constraints.joined, *reasons),
             separated_pairs=stable.separated_pairs,
             independent=stable.independent,
-            rows=0 if source.kinds is None else source.kinds.rows,
-            of_patients={} if source.kinds is None else source.kinds.of_patients,
             constraints=constraints,
             untested=untested,
             undirected=undirected,
@@ -338,8 +331,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             undirected=undirected,
         )
         if not self._followed.makes_class:
-            arcs = oriented_in_code_order(outcome, constraints)
-            return replace(outcome, arcs=arcs)
+            return replace(outcome, arcs=oriented_in_code_order(outcome))
         return oriented(
             outcome,
             constraints,

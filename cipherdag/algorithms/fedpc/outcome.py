@@ -10,29 +10,23 @@ from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
+    ClassOfDags,
     Strengths,
     Triple,
+    class_of,
     colliders_by_sepset,
+    colliders_in_code_order,
     meek_in_code_order,
-    orient_colliders,
 )
-from cipherdag.graphs.resolution import ClassOfDags, class_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerVotes:
-    """The votes of one layer, summed over the sites.
+    """The votes of one layer, summed over the sites."""
 
-    Attributes:
-        pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
-        votes: How many sites keep each edge, shape (E,).
-        voters: How many sites voted, as they could test the edge, shape (E,); 0 where too few
-            could, so that no votes were opened.
-    """
-
-    pairs: IndexArray
-    votes: IndexArray
-    voters: IndexArray
+    pairs: IndexArray  # the edges that the layer began with, x < z in order, shape (E, 2)
+    votes: IndexArray  # how many sites keep each edge, shape (E,)
+    voters: IndexArray  # how many could test it, (E,); 0 where too few: no votes were opened
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -121,14 +115,9 @@ def oriented(
     )
 
 
-def oriented_in_code_order(outcome: FedPCOutcome, constraints: Constraints) -> BoolMatrix:
+def oriented_in_code_order(outcome: FedPCOutcome) -> BoolMatrix:
     """The graph that the original program makes, shape (p, p), which may be no CPDAG."""
     empty = frozenset[int]()
     sets = {pair: empty if given is None else given for pair, given in outcome.separators.items()}
-    arcs = orient_colliders(
-        outcome.skeleton,
-        colliders_by_sepset(outcome.skeleton, sets),
-        conflicts="overwrite",
-        background=constraints.directed(outcome.skeleton),
-    )
-    return meek_in_code_order(arcs)
+    colliders = colliders_by_sepset(outcome.skeleton, sets)
+    return meek_in_code_order(colliders_in_code_order(outcome.skeleton, colliders))

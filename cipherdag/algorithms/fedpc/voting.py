@@ -44,32 +44,24 @@ SUPPORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The conventions of this package, of the paper or of its program.
+    """The conventions of this package, of the paper or of its program."""
 
-    Attributes:
-        least_votes: Takes the number of voters times `Voting.vote_share`, and gives the least
-            votes that keep an edge; `VoteRule` raises them to 1.
-        order: Whether neighbours are those at the layer's start (``stable``), or those in the graph
-            as a site edits it.
-        abstain: Whether a site that can do no test of an edge abstains; else it keeps the edge.
-        pool: Where candidate sets are from: the neighbours of one end, or of both together.
-        measure: What the secure maximum compares.
-        unseparated_collides: Whether a triple is a collider whose ends no set separates.
-        makes_class: Whether the graph is the class of a DAG; else directions are made one after
-            the other, which may leave cycles.
-        supports: What the support of a separating set is, by how it was chosen.
-        undirected: Why an edge has no direction, in a sentence.
-    """
-
+    # takes the number of voters times `Voting.vote_share`, and gives the least votes that keep an
+    # edge; `VoteRule` raises them to 1
     least_votes: Callable[[Fraction], int]
+    # whether neighbours are those at the layer's start (``stable``), or those in the graph as a
+    # site edits it
     order: Literal["stable", "sequential"]
-    abstain: bool
+    abstain: bool  # whether a site that can do no test of an edge abstains; else it keeps the edge
+    # where candidate sets are from: the neighbours of one end, or of both together
     pool: Literal["either", "union"]
-    measure: Literal["p_value", "correlation"]
-    unseparated_collides: bool
+    measure: Literal["p_value", "correlation"]  # what the secure maximum compares
+    unseparated_collides: bool  # whether a triple is a collider whose ends no set separates
+    # whether the graph is the class of a DAG; else directions are made one after the other, which
+    # may leave cycles
     makes_class: bool
-    supports: dict[str, str]
-    undirected: str
+    supports: dict[str, str]  # what the support of a separating set is, by how it was chosen
+    undirected: str  # why an edge has no direction, in a sentence
 
 
 VOTES = Reference(
@@ -106,10 +98,8 @@ TOO_MANY = (
     "asks for more in several rounds"
 )
 ScoredBy = Literal["mean", "vote"]
-SLICE = 250_000
-"""Candidates whose scores are asked for in a round."""
-UNDECIDED = -2
-"""Stands for a candidate that is not known, since a site that left had the answer."""
+SLICE = 250_000  # candidates whose scores are asked for in a round
+UNDECIDED = -2  # stands for a candidate that is not known, since a site that left had the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

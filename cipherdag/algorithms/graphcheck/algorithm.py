@@ -12,7 +12,6 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.constraint_based.settings import check_level, evidence_settings
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.federated_test import PValues
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import LEVELS, Reveal, graph_text, require, row_bound, within
@@ -25,14 +24,14 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
+from cipherdag.questions.gather import over_one_cohort
 from cipherdag.questions.question import Asking
 from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
 """Levels at which bits compare p-values: equal in all runs, so that several tell no more."""
-NAMED = 3
-"""Most independences that a warning names."""
+NAMED = 3  # most independences that a warning names
 LIMITS = (
     (
         "An independence that stands is not shown: few rows reject little. One that fails says "
@@ -51,19 +50,12 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class GraphCheckOutcome:
-    """The results of the tests by position.
+    """The results of the tests by position."""
 
-    Attributes:
-        tests: The tests, as (x, y, s1, ..., sl).
-        p_values: P-value of every test, NaN where it could not be done, shape (n,).
-        effects: Effect size of every test; None where there is none.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
-
-    tests: tuple[Triplet, ...]
-    p_values: FloatVector
-    effects: tuple[EffectSize | None, ...]
-    of_patients: Mapping[str, Any]
+    tests: tuple[Triplet, ...]  # the tests, as (x, y, s1, ..., sl)
+    p_values: FloatVector  # p-value of every test, NaN where it could not be done, shape (n,)
+    effects: tuple[EffectSize | None, ...]  # effect size of every test; None where there is none
+    of_patients: Mapping[str, Any]  # the details on rows that are visits, as `ColumnKinds` has them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Published, Reading
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import preset, within
 from cipherdag.algorithms.rfcd.searches import (
     BEYOND,
@@ -29,6 +28,7 @@ from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.disclosure import Disclosure
 from cipherdag.questions.encodings import require_possible
+from cipherdag.questions.gather import over_one_cohort
 from cipherdag.questions.question import Asking
 from cipherdag.questions.regrets import (
     REGRET_GRID_LIMIT,
@@ -42,24 +42,14 @@ from cipherdag.questions.regrets import (
 
 @dataclass(frozen=True, slots=True)
 class RFcdOutcome:
-    """What an RFcd run concludes, by position; p variables.
+    """What an RFcd run concludes, by position; p variables."""
 
-    Attributes:
-        dag: The best DAG found, directed edges of shape (p, p).
-        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
-        regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
-        curve: The smallest objective after every step of the search, the empty graph's first.
-        grid: Distance of two values on the grid.
-        candidates: How many graphs were compared. Where Markov-equivalent graphs have the same
-            objective, the sites are asked about one of them.
-    """
-
-    dag: BoolMatrix
-    arcs: BoolMatrix
-    regret: float
-    curve: tuple[float, ...]
-    grid: float
-    candidates: int
+    dag: BoolMatrix  # the best DAG found, directed edges of shape (p, p)
+    arcs: BoolMatrix  # its CPDAG, shape (p, p): True where i -> j or i - j
+    regret: float  # the objective, in nats (``bic``) or bits (``mdl``), on the grid
+    curve: tuple[float, ...]  # the smallest objective after every step, the empty graph's first
+    grid: float  # distance of two values on the grid
+    candidates: int  # graphs compared; of equivalent ones with one objective one is asked
 
 
 OBJECTIVES = {

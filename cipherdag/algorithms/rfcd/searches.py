@@ -61,13 +61,10 @@ class Objective(Protocol):
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
     ) -> Asking[list[Valued]]:
-        """The ``keep`` best graphs, best first.
+        """The ``keep`` best of candidate graphs with a mark each, best first.
 
-        Args:
-            graphs: Candidates with a mark each; those with the same mark have the same objective.
-            keep: How many graphs are wanted.
-            near: A guess at the objective of the best graphs, from which a search starts.
-            worst: Graphs with a larger objective are of no interest; None for no limit.
+        Those of the same mark have the same objective. A search starts ``near`` a guess at that of
+        the best graphs; one larger than ``worst`` is of no interest, if there is such a limit.
         """
         ...
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.algorithms.survival.hazard_ratios import first_step, fitted, model_of
@@ -41,6 +40,7 @@ from cipherdag.questions.estimation.survival import (
     LogRankSums,
     SurvivalCounts,
 )
+from cipherdag.questions.gather import over_one_cohort
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold

@@ -35,18 +35,12 @@ class LocalPAG:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Integration:
-    """The PAGs that fit.
-
-    Attributes:
-        complete: Whether these are all PAGs that fit.
-        looked_at: How many graphs were looked at, including those decided in part.
-        entailed: What `entailed` gives without a search, shape (p, p).
-    """
+    """The PAGs that fit."""
 
     pags: tuple[Endpoints, ...]
-    complete: bool
-    looked_at: int
-    entailed: Endpoints
+    complete: bool  # whether these are all PAGs that fit
+    looked_at: int  # how many graphs were looked at, including those decided in part
+    entailed: Endpoints  # what `entailed` gives without a search, shape (p, p)
 
     @property
     def common(self) -> Endpoints:
@@ -78,11 +72,9 @@ def integrate_pags(
 ) -> Integration:
     """All PAGs without selection that have the PAG of every group among its variables.
 
-    Args:
-        n_variables: How many variables there are in all, p.
-        groups: The PAGs of the groups. Where one is no PAG (`dag_of_pag` gives none), nothing fits.
-        most: After looking at this many graphs the search ends, perhaps without all PAGs.
-        progress: Called after every graph with how many were looked at and how many fit.
+    Where a group's graph is no PAG (`dag_of_pag` gives none), nothing fits. After looking at
+    ``most`` graphs the search ends, perhaps without all PAGs. ``progress`` is called after every
+    graph with how many were looked at and how many fit.
     """
     certain, sets = entailed(n_variables, groups), _separating_sets(groups)
     if sets is None:

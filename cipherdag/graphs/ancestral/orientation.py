@@ -26,8 +26,7 @@ from cipherdag.graphs.orientation import Triple, compose
 
 DOUBTFUL = 4
 """Stands, while rules are applied, in place of the marks of an edge that may not be there."""
-Sepsets = Mapping[tuple[int, int], frozenset[int]]
-"""Separating sets by pair (x, z), x < z."""
+Sepsets = Mapping[tuple[int, int], frozenset[int]]  # separating sets by pair (x, z), x < z
 
 
 @dataclass(slots=True)

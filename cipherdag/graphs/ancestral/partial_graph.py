@@ -39,21 +39,13 @@ class GroupConstraints:
 
 @dataclass(slots=True)
 class PartialGraph:
-    """What is decided of a graph over p variables; lists have a bit mask for every variable v.
+    """What is decided of a graph over p variables; lists have a bit mask for every variable v."""
 
-    Attributes:
-        joined: Neighbours of v.
-        loose: Variables that may be neighbours of v or not.
-        below: Variables that v is an ancestor of.
-        never: Variables that v is no ancestor of.
-        middles: By unshielded triple (x, y, z), x < z, whether y was assumed to be a collider.
-    """
-
-    joined: list[int]
-    loose: list[int]
-    below: list[int]
-    never: list[int]
-    middles: dict[Triple, bool] = field(default_factory=dict)
+    joined: list[int]  # neighbours of v
+    loose: list[int]  # variables that may be neighbours of v or not
+    below: list[int]  # variables that v is an ancestor of
+    never: list[int]  # variables that v is no ancestor of
+    middles: dict[Triple, bool] = field(default_factory=dict)  # whether y was assumed to collide
 
     def branches(self, constraints: GroupConstraints) -> list[PartialGraph]:
         """The graphs in which one pair or triple more is decided; none where all are."""

@@ -33,18 +33,11 @@ SHAPE = 1.5  # width over height that packing aims at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Positions of boxes and courses of edges.
+    """Positions of boxes, and courses of edges, which leave and arrive vertically."""
 
-    Attributes:
-        centres: Centre of every box, shape (p, 2).
-        routes: For every edge (i, j), i above j, its course from box i down to box j as cubic
-            Bezier curves: control points, shape (3 k + 1, 2). It leaves and arrives vertically.
-        size: Width and height of the drawing.
-    """
-
-    centres: FloatArray
-    routes: dict[tuple[int, int], FloatArray]
-    size: tuple[float, float]
+    centres: FloatArray  # centre of every box, shape (p, 2)
+    routes: dict[tuple[int, int], FloatArray]  # (i, j), i above j: Bezier curves, (3 k + 1, 2)
+    size: tuple[float, float]  # width and height of the drawing
 
 
 def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
@@ -72,18 +65,6 @@ def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
     return Layout(centres=centres, routes=routes, size=(right, top + shelf_height))
 
 
-def arrow(
-    course: FloatArray, length: float, width: float, *, at_end: bool
-) -> tuple[FloatArray, FloatArray]:
-    """A course without what its arrowhead covers, and the arrowhead, shape (3, 2)."""
-    tip, down = (-1, 1.0) if at_end else (0, -1.0)
-    x, y = course[tip]
-    back = y - down * length
-    shortened = course.copy()
-    shortened[tip, 1] -= 0.8 * down * length
-    return shortened, np.array([(x, y), (x - width / 2, back), (x + width / 2, back)])
-
-
 @dataclass(frozen=True, slots=True)
 class EdgeShape:
     """An edge's course without what its ends cover, its arrowheads and the centres of its circles.
@@ -107,13 +88,17 @@ def edge_shape(
     heads: list[FloatArray] = []
     circles: list[FloatArray] = []
     for end, at_end in zip(ends, (not down, down), strict=True):
+        if end == "plain":
+            continue
+        tip, towards = (-1, 1.0) if at_end else (0, -1.0)
+        x, y = course[tip]
+        course = course.copy()
         if end == "arrow":
-            course, head = arrow(course, length, width, at_end=at_end)
-            heads.append(head)
-        elif end == "circle":
-            tip, towards = (-1, 1.0) if at_end else (0, -1.0)
-            circles.append(course[tip] - np.array([0.0, towards * width / 2]))
-            course = course.copy()
+            back = y - towards * length
+            heads.append(np.array([(x, y), (x - width / 2, back), (x + width / 2, back)]))
+            course[tip, 1] -= 0.8 * towards * length
+        else:
+            circles.append(np.array([x, y - towards * width / 2]))
             course[tip, 1] -= towards * width
     return EdgeShape(course, tuple(heads), tuple(circles))
 

@@ -161,8 +161,7 @@ def conditional_instruments(dag: Dag, x: int, y: int, observed: int) -> Iterator
                 break
 
 
-State = tuple[int, bool]
-"""A variable, and whether its trail came to it from a child."""
+State = tuple[int, bool]  # a variable, and whether its trail came to it from a child
 
 
 def d_connected(dag: Dag, x: int, given: int) -> int:

@@ -18,16 +18,11 @@ class Contribution(_Stage, frozen=True, tag="rows"):
 
 
 class ModelSteps(_Stage, frozen=True, tag="models"):
-    """A Newton step of each model: what `RegressionSteps` has of it.
-
-    Attributes:
-        models: Numbers of the models, ascending.
-        coefficients: Packed 64-bit floats, model by model.
-    """
+    """A Newton step of each model: what `RegressionSteps` has of it."""
 
     opens: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.REGRESSIONS)
-    models: tuple[int, ...]
-    coefficients: bytes
+    models: tuple[int, ...]  # numbers of the models, ascending
+    coefficients: bytes  # packed 64-bit floats, model by model
 
 
 class ArmMeans(_Stage, frozen=True, tag="means"):
@@ -41,16 +36,12 @@ class ArmMeans(_Stage, frozen=True, tag="means"):
     rows below each of `MARKS` in the treatment's model, and of the number's square, less what the
     site's coefficients explain, and the variances of these; zeros where few rows of the site are
     below, or are not.
-
-    Attributes:
-        coefficients: Packed 64-bit floats of all models.
-        overlap: Whether propensities are counted, and there are scores.
     """
 
     label: ClassVar[str] = "means of the arms"
     opens: ClassVar[tuple[Disclosure, ...]] = sums(Quantity.ARMS)
-    coefficients: bytes
-    overlap: bool = True
+    coefficients: bytes  # packed 64-bit floats of all models
+    overlap: bool = True  # whether propensities are counted, and there are scores
 
 
 class Variance(_Stage, frozen=True, tag="variance"):

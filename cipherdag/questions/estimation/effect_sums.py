@@ -16,7 +16,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Quantity, once_more, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.estimation.effect_stages import (
     STAGES,
     ArmMeans,
@@ -43,8 +43,7 @@ They are few, since two runs at nearly equal ones could differ by a single row, 
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """Number of the treatment's model; a model of the outcome has the number of its arm."""
-FOLDS = 5
-"""Random folds of a site's rows, of which a refutation leaves out one at a time."""
+FOLDS = 5  # random folds of a site's rows, of which a refutation leaves out one at a time
 MARKS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 """Of a number, in common units from its common origin: rows below are compared with a model."""
 PER_ARM = 5
@@ -106,25 +105,6 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         ``site_effect`` add up to the table of them all. A site that restricts small counts perturbs
         its effect first, by up to a quarter of its standard error. Counts of propensities given two
         sets may differ by single rows. By subtraction ``subset`` tells of every fifth of the rows.
-
-    Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
-        units: Packed binary exponents that it is then divided by, shape (p,).
-        treatment: Position.
-        outcome: Position, of numbers or of two categories.
-        adjust: Positions of the adjustment set, ascending.
-        complete_in: Further variables that decide which rows and sites count, ascending, so that
-            questions of one run are all of the same rows.
-        estimator: How the effect is estimated.
-        truncate: Least propensity.
-        site_effect: Whether every site has intercepts of its own. If it restricts small counts it
-            then weighs every row by 0.9 to 1.1, by chance, since exact sums of categories within
-            three sites tell every site's counts.
-        max_rows: Declared bound of a site's rows.
-        refutation: How a site changes its rows; empty: not at all.
-        fold: Which fold is left out, from 0.
-        stage: What is asked.
     """
 
     discloses = (
@@ -137,20 +117,26 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     opt_in = True
     keeps_count = True
 
+    # number of categories of every variable, 0 for a continuous one, shape (p,)
     categories: tuple[int, ...]
-    origins: bytes
-    units: bytes
-    treatment: int
-    outcome: int
-    adjust: tuple[int, ...] = ()
+    origins: bytes  # packed 64-bit floats: what is taken off each continuous column, shape (p,)
+    units: bytes  # packed binary exponents that it is then divided by, shape (p,)
+    treatment: int  # position
+    outcome: int  # position, of numbers or of two categories
+    adjust: tuple[int, ...] = ()  # positions of the adjustment set, ascending
+    # further variables that decide which rows and sites count, ascending, so that questions of one
+    # run are all of the same rows
     complete_in: tuple[int, ...] = ()
-    estimator: Estimator = "aipw"
-    truncate: float = 0.01
+    estimator: Estimator = "aipw"  # how the effect is estimated
+    truncate: float = 0.01  # least propensity
+    # whether every site has intercepts of its own. If it restricts small counts it then weighs
+    # every row by 0.9 to 1.1, by chance, since exact sums of categories within three sites tell
+    # every site's counts.
     site_effect: bool = True
-    max_rows: int = 1 << 20
-    refutation: Refutation = ""
-    fold: int = 0
-    stage: Stage = Contribution()
+    max_rows: int = 1 << 20  # declared bound of a site's rows
+    refutation: Refutation = ""  # how a site changes its rows; empty: not at all
+    fold: int = 0  # which fold is left out, from 0
+    stage: Stage = Contribution()  # what is asked
 
     def __post_init__(self) -> None:
         p = len(self.categories)
@@ -286,7 +272,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
             return {}
         models = stage.models if isinstance(stage, ModelSteps) else self.needed
         ends = np.cumsum([self.size(model) for model in models])
-        parts = np.split(_unpacked(stage.coefficients), ends[:-1])
+        parts = np.split(unpack_floats(stage.coefficients), ends[:-1])
         return dict(zip(models, parts, strict=False))
 
     @property
@@ -300,13 +286,15 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     def influences(self) -> FloatVector:
         """The influence in the stage `Variance`, shape (estimates, numbers)."""
         assert isinstance(self.stage, Variance), "no other stage has influence functions"
-        return _unpacked(self.stage.influence).reshape(self.estimates, -1)
+        return unpack_floats(self.stage.influence).reshape(self.estimates, -1)
 
     def inverse(self, model: int) -> FloatVector:
         """The inverse of minus a Hessian of the outcome in the stage `Variance`, (m, m)."""
         assert isinstance(self.stage, Variance), "no other stage has inverses"
         size = self.size(model)
-        return _unpacked(self.stage.inverses).reshape(-1, size, size)[self.of_outcome.index(model)]
+        return unpack_floats(self.stage.inverses).reshape(-1, size, size)[
+            self.of_outcome.index(model)
+        ]
 
     @property
     def derivatives(self) -> tuple[int, int]:
@@ -383,14 +371,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         return np.full(self.n_values, bool(parts.all()))
 
 
-def _unpacked(numbers: bytes) -> FloatVector:
-    return np.frombuffer(numbers, dtype="<f8").astype(np.float64)
-
-
 def _check_numbers(numbers: bytes, length: int) -> None:
     fits = len(numbers) == 8 * length
     _require(fits, "the packed coefficients do not have the length of the models")
-    _require(bool(np.isfinite(_unpacked(numbers)).all()), "coefficients must be finite")
+    _require(bool(np.isfinite(unpack_floats(numbers)).all()), "coefficients must be finite")
 
 
 def _require(holds: bool, said: str) -> None:

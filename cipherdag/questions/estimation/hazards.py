@@ -6,7 +6,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Quantity, coarse, sums
-from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding
+from cipherdag.questions.encodings import Encoding, OnScales, moment_encoding, unpack_floats
 from cipherdag.questions.estimation.survival import InBins, Survived
 from cipherdag.questions.question import PARTS_COUNTED, Question
 from cipherdag.questions.regression_steps import values_per_step
@@ -42,15 +42,6 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
     that times the step, and times its square; and whether the site has events enough to tell.
     Variances are by patient where these have several rows. A site that restricts small counts
     perturbs steps by up to a quarter of their standard error.
-
-    Attributes:
-        predictors: Positions, in the order of the coefficients.
-        origins: Packed 64-bit floats: what is taken off each predictor; not used of a discrete one.
-        units: Packed binary exponents that it is then divided by, likewise.
-        coefficients: Packed 64-bit floats.
-        efron: Whether ties are taken as Efron does, or as Breslow.
-        by_site: Whether sites' coefficients are compared, and no step is asked for.
-        of_patients: Whether products of patients' parts are asked for, and no step.
     """
 
     discloses = (
@@ -62,13 +53,13 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
     indivisible = True
     by_patient = True
 
-    predictors: tuple[int, ...]
-    origins: bytes
-    units: bytes
-    coefficients: bytes
-    efron: bool = True
-    by_site: bool = False
-    of_patients: bool = False
+    predictors: tuple[int, ...]  # positions, in the order of the coefficients
+    origins: bytes  # packed 64-bit floats: taken off each predictor; not used of a discrete one
+    units: bytes  # packed binary exponents that it is then divided by, likewise
+    coefficients: bytes  # packed 64-bit floats
+    efron: bool = True  # whether ties are taken as Efron does, or as Breslow
+    by_site: bool = False  # whether sites' coefficients are compared, and no step is asked for
+    of_patients: bool = False  # whether products of patients' parts are asked for, and no step
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +86,7 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     def coefficient_array(self) -> FloatVector:
         """The coefficients, shape (m,)."""
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.coefficients)
 
     @property
     def label(self) -> str:
@@ -155,10 +146,6 @@ class HazardSums(InBins, Question, frozen=True, tag="hazard-sums"):
         Of the rows that end in each bin it follows how many have each category of each predictor,
         means and squares of numbers, and, as coefficients move, about how they are distributed; of
         few rows, each one's values.
-
-    Attributes:
-        model: The rows, predictors and coefficients.
-        edges: Packed 64-bit floats above 0, ascending.
     """
 
     discloses = sums(Quantity.EVENTS, Quantity.RISK_SETS, Quantity.SITES)
@@ -166,8 +153,8 @@ class HazardSums(InBins, Question, frozen=True, tag="hazard-sums"):
     opt_in = True
     indivisible = True
 
-    model: HazardSteps
-    edges: bytes
+    model: HazardSteps  # the rows, predictors and coefficients
+    edges: bytes  # packed 64-bit floats above 0, ascending
 
     def __post_init__(self) -> None:
         self.check_edges()

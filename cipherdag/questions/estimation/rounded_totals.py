@@ -31,8 +31,7 @@ COUNTS_AT_ONCE = 2048
 """Counts that are looked for together; more are asked about in further rounds."""
 MOST_UNITS = 1 << 40
 """With which a total is compared: more than all sites have rows, and far from any overflow."""
-SMALLEST_UNIT = 2
-"""Counts in units of 1 are exact, and summed in the open."""
+SMALLEST_UNIT = 2  # counts in units of 1 are exact, and summed in the open
 
 
 class CellSizes(Question, frozen=True, tag="cell-sizes"):
@@ -62,26 +61,19 @@ class CellSizes(Question, frozen=True, tag="cell-sizes"):
 
 
 class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
-    """Asks whether totals of counts have more whole units than some numbers.
-
-    Attributes:
-        question: What is counted.
-        unit: A site answers only if this is at least its ``min_cell_size``.
-        units: Of every count the numbers of units that its total is compared with, packed, shape
-            (counts, ``comparisons``).
-        comparisons: How many numbers there are for each.
-        first: Which of the counts is the first that is asked about.
-    """
+    """Asks whether totals of counts have more whole units than some numbers."""
 
     discloses = (*SurvivalCounts.rounded, *ValueCounts.rounded)
     resamplable = False
     by_patient = True
 
-    question: SurvivalCounts | ValueCounts
-    unit: int
+    question: SurvivalCounts | ValueCounts  # what is counted
+    unit: int  # a site answers only if this is at least its ``min_cell_size``
+    # of every count the numbers of units that its total is compared with, packed, shape (counts,
+    # ``comparisons``)
     units: bytes
-    comparisons: int
-    first: int = 0
+    comparisons: int  # how many numbers there are for each
+    first: int = 0  # which of the counts is the first that is asked about
 
     def __post_init__(self) -> None:
         if not SMALLEST_UNIT <= self.unit <= LARGEST_UNIT:
@@ -145,16 +137,10 @@ class RoundedTotals(Verdicts, frozen=True, tag="rounded-totals"):
 def rounded_totals(
     question: SurvivalCounts | ValueCounts, unit: int, most: int
 ) -> Generator[Question, FloatVector, IndexArray]:
-    """How many whole units the total of every count has, shape (counts,).
+    """How many whole units the total of every count has, shape (counts,); none is above ``most``.
 
-    Args:
-        question: What is counted.
-        unit: How many rows make one unit.
-        most: No total is larger.
-
-    Returns:
-        Whole numbers, after as many rounds as if each left an eighth of the possible numbers of
-        units; `COUNTS_AT_ONCE` counts are asked about together.
+    It takes as many rounds as if each left an eighth of the possible numbers of units;
+    `COUNTS_AT_ONCE` counts are asked about together.
     """
     floors, parts = [np.zeros(0, dtype=np.int64)], fewest_parts(most // unit + 1, MOST_PARTS)
     for first in range(0, question.n_counts, COUNTS_AT_ONCE):

@@ -7,34 +7,26 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.disclosure import Disclosure, Quantity, in_units, of_any, sums
-from cipherdag.questions.encodings import Encoding, finest_grid
+from cipherdag.questions.encodings import Encoding, finest_grid, unpack_floats
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 
 MOST_BINS = 1024
 MOST_GROUPS = 64
-FEWEST_GROUPS = 2
-"""Fewest groups that a log-rank test compares."""
+FEWEST_GROUPS = 2  # fewest groups that a log-rank test compares
 
 
 class Survived(Question, frozen=True, kw_only=True):
-    """Rows that are followed up until an event or until they are censored.
+    """Rows that are followed up until an event or until they are censored."""
 
-    Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        time: Position of the time until the event or the end of follow-up, a continuous variable.
-        event: Position of the variable of two categories that says which of the two it was.
-        code: Which of these categories is the event, 0 or 1.
-        complete_in: Further positions whose missing values leave a row out, ascending.
-        max_rows: Declared bound of a site's rows.
-    """
-
+    # number of categories of every variable, 0 for a continuous one, shape (p,)
     categories: tuple[int, ...]
-    time: int
-    event: int
-    code: int = 1
+    time: int  # position of the time until the event or the end of follow-up, a continuous variable
+    event: int  # position of the variable of two categories that says which of the two it was
+    code: int = 1  # which of these categories is the event, 0 or 1
+    # further positions whose missing values leave a row out, ascending
     complete_in: tuple[int, ...] = ()
-    max_rows: int = 1 << 20
+    max_rows: int = 1 << 20  # declared bound of a site's rows
 
     def __post_init__(self) -> None:
         check_categories(self.categories, self.max_rows)
@@ -50,15 +42,11 @@ class Survived(Question, frozen=True, kw_only=True):
 
 
 class Grouped(Survived, frozen=True, kw_only=True):
-    """Rows that are followed up, in groups, of which some are compared.
+    """Rows that are followed up, in groups, of which some are compared."""
 
-    Attributes:
-        by: Position of the variable whose categories are the groups; -1 for one group of all.
-        compared: Which groups the test compares, ascending; none for no test.
-    """
-
+    # position of the variable whose categories are the groups; -1 for one group of all
     by: int = -1
-    compared: tuple[int, ...] = ()
+    compared: tuple[int, ...] = ()  # which groups the test compares, ascending; none for no test
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,7 +87,7 @@ class InBins:
 
     def edge_array(self) -> FloatVector:
         """The upper edge of every bin, shape (B,)."""
-        return np.frombuffer(self.edges, dtype="<f8").astype(np.float64)
+        return unpack_floats(self.edges)
 
     @property
     def n_bins(self) -> int:
@@ -174,13 +162,10 @@ class SurvivalCounts(InBins, Grouped, frozen=True, kw_only=True, tag="survival-c
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values are opened.
+        """Which values are opened; the last part is the test, the others are groups.
 
         A group's counts are where enough sites contribute to it, the log-rank sums where they also
         do to the test and to every group compared, and the check for negative times always.
-
-        Args:
-            parts: Whether enough sites contribute to each group, and to the test, the last part.
         """
         groups = self.n_groups
         cells = np.repeat(parts[:-1], self.n_bins)

@@ -18,10 +18,9 @@ from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import by_block, pack_blocks, position_sets, unpack_integers
 from cipherdag.questions.question import Bundle, Question, Resampled, tag_of
-from cipherdag.questions.scores.misfits import Misfits
+from cipherdag.questions.scores.likelihoods import ScoreComparisons
 from cipherdag.questions.scores.score_bits import RaoBits
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
-from cipherdag.questions.scores.score_sums import RaoSums
+from cipherdag.questions.scores.score_sums import Misfits, RaoSums
 from cipherdag.questions.verdicts import EvidenceVerdicts
 
 NAME_BYTES: Final = 16

@@ -12,18 +12,12 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.disclosure import (
-    LARGEST_USUAL_LEVEL,
-    Disclosure,
-    Quantity,
-    bits,
-    joined,
-)
-from cipherdag.questions.scores.misfits import Misfits
+from cipherdag.questions.disclosure import LARGEST_USUAL_LEVEL, Disclosure, Quantity, bits, joined
 from cipherdag.questions.scores.score_sums import (
     MOST_SCORE,
     MOST_SITE_SCORE,
     MOST_VARIANCE,
+    Misfits,
     RaoSums,
 )
 from cipherdag.questions.scores.score_test import (
@@ -40,10 +34,8 @@ SCORE_BITS, FORM_BITS, SITE_BITS = 2, 5, 4
 """Fractional bits of what is compared: scores in rows, weighted scores, sites' own scores."""
 FINE_ROWS = 1 << 24
 """Rows of all sites together; with more of them the grid of scores in rows is coarser."""
-MOST_LEVELS = 16
-"""Levels at which one sum is compared."""
-LEAST_LEVEL = 1e-12
-"""Below it the normal law of a score holds no longer."""
+MOST_LEVELS = 16  # levels at which one sum is compared
+LEAST_LEVEL = 1e-12  # below it the normal law of a score holds no longer
 
 
 class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
@@ -54,10 +46,6 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     Leaks:
         A bit may rest on one site's rows, where x and y vary at no other.
-
-    Attributes:
-        levels: Levels of every test, descending; none where only ``able`` is asked.
-        able: How many tests, from the first on, are also asked whether they can be done.
     """
 
     discloses = bits(
@@ -66,8 +54,8 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     by_patient = True
 
     question: RaoSums | Misfits
-    levels: tuple[float, ...]
-    able: int = 0
+    levels: tuple[float, ...]  # levels of every test, descending; none where only ``able`` is asked
+    able: int = 0  # how many tests, from the first on, are also asked whether they can be done
 
     def __post_init__(self) -> None:
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)

@@ -5,7 +5,7 @@ Where numbers are among the columns, each site fits its own regression of one of
 scores the other one (Rao). What differs between sites is a nuisance that stays at each site.
 
 `RaoBits` asks whether each test says dependent, and opens nothing else; `RaoSums` alone opens
-the sums.
+the sums. `Misfits` checks the regressions: whether residuals still follow one of the numbers given.
 
 Source: `cipherdag.questions.scores.score_test`; Rao, Mathematical Proceedings of the Cambridge
 Philosophical Society 44 (1948) 50-57; White, Econometrica 48 (1980) 817-838.
@@ -43,30 +43,19 @@ MOST_SCORE = 4.0
 """Largest weighted score, in roots of all rows; a site cuts its own to its share of that."""
 SUM_BITS = 10
 """Fractional bits of scores and variances that are opened: a single row adds much more."""
-MOST_ROWS = 1 << 32
-"""All sites together have fewer rows."""
-MOST_SITE_SCORE = 8.0
-"""A site's own normal score beyond which more changes no verdict."""
+MOST_ROWS = 1 << 32  # all sites together have fewer rows
+MOST_SITE_SCORE = 8.0  # a site's own normal score beyond which more changes no verdict
 
 
 class RaoScores(NamedTuple):
-    """The parts of an answer to `RaoSums`.
+    """The parts of an answer to `RaoSums`."""
 
-    Attributes:
-        scores: U of every component, shape (K,).
-        means: a of every test, shape (B,): of one component its null variance V.
-        spreads: f of every test of several components, shape (T,).
-        site_scores: The normal score of each test at the site by itself, shape (B,).
-        sites: 1 where the site has such a score, likewise.
-        rows: Rows less coefficients that the test has, likewise; 0 where it is not done.
-    """
-
-    scores: FloatVector
-    means: FloatVector
-    spreads: FloatVector
-    site_scores: FloatVector
-    sites: FloatVector
-    rows: FloatVector
+    scores: FloatVector  # U of every component, shape (K,)
+    means: FloatVector  # a of every test, shape (B,): of one component its null variance V
+    spreads: FloatVector  # f of every test of several components, shape (T,)
+    site_scores: FloatVector  # the normal score of each test at the site by itself, shape (B,)
+    sites: FloatVector  # 1 where the site has such a score, likewise
+    rows: FloatVector  # rows less coefficients that the test has, likewise; 0 where it is not done
 
 
 class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
@@ -84,14 +73,6 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     Where a test has several components, a site divides each score by about the standard deviation
     that the score would have if all rows were at the site. Rare categories then neither vanish
     beside common ones nor outweigh them. a and f are of the divided scores (`score_test`).
-
-    Attributes:
-        counts: How many triplets have |S| = 0, 1, 2, ...
-        members: Packed positions as in `WeightedEvidence`.
-        n_rows: Rows of all sites, at least 1.
-        ordered: Positions of variables with three or more categories in an order, ascending.
-        visits: Most rows of a patient at any site; 1 where every row is a person. Variances then
-            take a patient's rows together (`cipherdag.sites.compute.score_tests.patients`).
     """
 
     discloses = sums(Quantity.SCORES, Quantity.SITE_SCORES, Quantity.TEST_ROWS, Quantity.SITES)
@@ -100,11 +81,14 @@ class RaoSums(Question, frozen=True, dict=True, tag="score-sums"):
     by_patient = True
 
     categories: tuple[int, ...]
-    counts: tuple[int, ...]
-    members: bytes
-    n_rows: int
+    counts: tuple[int, ...]  # how many triplets have |S| = 0, 1, 2,
+    members: bytes  # packed positions as in `WeightedEvidence`
+    n_rows: int  # rows of all sites, at least 1
     max_rows: int = 1 << 20
+    # positions of variables with three or more categories in an order, ascending
     ordered: tuple[int, ...] = ()
+    # most rows of a patient at any site; 1 where every row is a person. Variances then take a
+    # patient's rows together (`cipherdag.sites.compute.score_tests.patients`).
     visits: int = 1
 
     def __post_init__(self) -> None:
@@ -256,3 +240,71 @@ def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]
     of_tested = predictor_columns(categories[model.predictors[-1]])
     rows, columns = (side + (side > 1) for side in (of_response, of_tested))
     return rows, columns
+
+
+ROWS_PER_BIN, FEWEST_BINS, MOST_BINS = 60, 8, 40
+"""Rows of all sites for each bin of a number, and bounds of the bins' number."""
+THIRDS = 3  # parts of a number, of which every two numbers have cells
+
+
+class Misfits(RaoSums, frozen=True, dict=True, tag="misfit-sums"):
+    """Sums of residuals of a number x given S in bins of a number y of S, and in cells with others.
+
+    Each triplet (x, y, S) asks of the regression of x on y and S that score tests make: its basis,
+    its clipped residuals. A component is a bin of y, by quantiles of the site, or a cell of the
+    second or last third of y with the second or last third of another number of S, or with a
+    category but the first. U is the sum of the residuals times what regression on the basis leaves
+    of the component's indicator, and V that of the squared products. So the test says dependent
+    where the mean of x follows y as the basis cannot. All else is as in `RaoSums`. Of a site whose
+    rows are visits all is 0.
+    """
+
+    by_patient = False
+
+    def __post_init__(self) -> None:
+        RaoSums.__post_init__(self)
+        sides = np.concatenate([np.zeros((0, 2), np.int64), *(r[:, :2] for r in self.rows())])
+        if np.array(self.categories)[sides].any():
+            raise ValueError("fits of numbers along numbers are checked")
+
+    @property
+    def label(self) -> str:
+        return f"{self.n_tests:,} check{'s' * (self.n_tests > 1)} of fits"
+
+    @cached_property
+    def by_table(self) -> BoolVector:
+        """None of them, shape (B,)."""
+        return np.zeros(self.n_tests, dtype=bool)
+
+    @cached_property
+    def of_numbers(self) -> BoolVector:
+        """None of them, shape (B,): sites answer all by `models`."""
+        return np.zeros(self.n_tests, dtype=bool)
+
+    @cached_property
+    def models(self) -> dict[int, Regression]:
+        """The regression of each triplet: y comes first, and once more where tests have theirs."""
+        tests = [row for block in self.rows() for row in block.tolist()]
+        return {test: Regression(x, (y, *s, y)) for test, (x, y, *s) in enumerate(tests)}
+
+    @property
+    def bins(self) -> int:
+        """Bins of a number."""
+        return min(max(self.n_rows // ROWS_PER_BIN, FEWEST_BINS), MOST_BINS)
+
+    @cached_property
+    def shapes(self) -> IndexArray:
+        """Components, in one column, shape (B, 2); 0 where there are too many for a site."""
+        counts = []
+        for model in self.models.values():
+            others = [self.categories[v] for v in model.predictors[1:-1]]
+            cells = sum(predictor_columns(each) if each else THIRDS - 1 for each in others)
+            count = self.bins + (THIRDS - 1) * cells
+            fits = count <= MOST_COMPONENTS and not too_large(model, self.categories)
+            counts.append(count * fits)
+        return np.array([(count, 1) for count in counts], dtype=np.int64).reshape(-1, 2)
+
+    def decided(self, level: float) -> tuple[Disclosure, ...]:
+        """What a bit at some level says."""
+        del level
+        return bits(Quantity.CURVED)

@@ -31,8 +31,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 
-SITES_SHARE = 0.1
-"""Share of a test's level that the sites' own tests have."""
+SITES_SHARE = 0.1  # share of a test's level that the sites' own tests have
 RARE = 0.25
 """A quantile gains this times z^4 (r^2 - 1) where counts are too rare for one degree of freedom."""
 FULL_SKEW = 9.0
@@ -41,8 +40,7 @@ LEAST_P = 1e-300
 LEAST_MEAN = 1e-100
 """A smaller mean counts as 0: the square of a ratio to it could overflow."""
 LEAST_RATIO = 1e-4
-STEPS = 6
-"""Iterations that find a least level to ten digits."""
+STEPS = 6  # iterations that find a least level to ten digits
 
 
 def rare_constant(level: float) -> float:

@@ -11,10 +11,8 @@ from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums
 from cipherdag.questions.estimation.rounded_totals import LARGEST_UNIT, CellSizes, RoundedTotals
 from cipherdag.questions.estimation.survival import LogRankSums, SurvivalCounts
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.misfits import Misfits
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
-from cipherdag.questions.scores.score_sums import RaoSums
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
+from cipherdag.questions.scores.score_sums import Misfits, RaoSums
 from cipherdag.sites.answers.registry import answers, check_visits
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.models.design import Expansion
@@ -62,7 +60,6 @@ def scores(question: RaoSums, view: SiteView) -> FloatVector:
 
 @answers(Misfits)
 def misfits(question: Misfits, view: SiteView) -> FloatVector:
-    """Residuals of fits, summed, and their null variances."""
     view.spend(question.n_tests)
     return _site_scores(view).misfits(question)
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from cipherdag import FedFCI, FedPC
 from cipherdag.algorithms.algorithm import Algorithm
-from cipherdag.algorithms.evidence.method import Method
+from cipherdag.algorithms.evidence.options import Method
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import ParameterError

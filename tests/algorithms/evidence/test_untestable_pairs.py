@@ -5,13 +5,13 @@ import pandas as pd
 import pytest
 
 from cipherdag import Federation, FedFCI, FedPC
+from cipherdag.algorithms.constraint_based.outcome import removed_untested
 from cipherdag.algorithms.constraint_based.report import (
     REMOVED_DETAIL,
-    removed_untested,
     untested_details,
     untested_warnings,
 )
-from cipherdag.algorithms.evidence.method import Method
+from cipherdag.algorithms.evidence.options import Method
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 
 

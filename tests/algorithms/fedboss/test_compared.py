@@ -21,8 +21,7 @@ from cipherdag.graphs.equivalence import PHASES, neighbouring
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.scores.likelihoods import LogLikelihoods
-from cipherdag.questions.scores.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.likelihoods import LogLikelihoods, ScoreComparisons
 from cipherdag.sites.answers.site_view import SiteView
 
 BITS = FedBOSS(reveal="bits")

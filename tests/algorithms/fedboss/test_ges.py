@@ -10,8 +10,7 @@ from oracle import random_dag
 from regretting import every_dag, linear_data
 
 from cipherdag import FedBOSS, Federation, Knowledge, Policy
-from cipherdag.algorithms.fedboss.equivalence_search import after_deletions
-from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, after_deletions
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.graphs.dags import dag_of, matrix_of, members
 from cipherdag.graphs.equivalence import member, moves_into, pattern_of

@@ -19,6 +19,7 @@ from cipherdag.algorithms.fedcd.algorithm import (
     edge_entropy,
 )
 from cipherdag.errors import MalformedMessageError, ParameterError
+from cipherdag.questions.encodings import pack_floats
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
     MAX_DCDI_VARIABLES,
@@ -28,7 +29,6 @@ from cipherdag.questions.local_beliefs import (
     edge_probability,
     from_off_diagonal,
     off_diagonal,
-    pack_beliefs,
 )
 from cipherdag.sites.answers.belief_answers import (
     distance_weights,
@@ -150,7 +150,7 @@ def test_the_ratio_of_two_sums_is_the_softmax_average(seed, sharpness):
     p, n_sites = 4, 3
     last = beliefs(p, seed)
     question = LocalBeliefs(
-        n_variables=p, round=2, seed=0, belief=pack_beliefs(last[None]), sharpness=sharpness
+        n_variables=p, round=2, seed=0, belief=pack_floats(last[None]), sharpness=sharpness
     )
     learnt = [beliefs(p, seed + site)[None] for site in range(n_sites)]
     counts = [rng.integers(0, 200, p) * (rng.random(p) < 0.5) for _ in range(n_sites)]
@@ -328,9 +328,9 @@ def test_parameters_out_of_range_are_refused(wrong):
     "wrong",
     [
         {"belief": b"\0" * 8},
-        {"belief": pack_beliefs(np.full((1, 2, 2), 1.5))},
-        {"belief": pack_beliefs(np.full((1, 2, 2), np.nan))},
-        {"belief": pack_beliefs(np.full((2, 2, 2), 2 * LOGIT_BOUND)), "reference": "code"},
+        {"belief": pack_floats(np.full((1, 2, 2), 1.5))},
+        {"belief": pack_floats(np.full((1, 2, 2), np.nan))},
+        {"belief": pack_floats(np.full((2, 2, 2), 2 * LOGIT_BOUND)), "reference": "code"},
         {"n_variables": 1},
         {"n_variables": MAX_DCDI_VARIABLES + 1, "method": "dcdi-dsf"},
         {"round": 0},

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.scores.misfits import Misfits
+from cipherdag.questions.scores.score_sums import Misfits
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.sites.answers.site_view import SiteView
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.scores.misfits import MOST_BINS, THIRDS, Misfits
-from cipherdag.questions.scores.score_sums import MOST_SCORE, RaoScores
+from cipherdag.questions.scores.score_sums import MOST_BINS, MOST_SCORE, THIRDS, Misfits, RaoScores
 from cipherdag.sites.compute.score_tests.residuals import FEWEST_REST, clipped_residuals
 from cipherdag.sites.compute.score_tests.tables import normal_score
 from cipherdag.statistics.array_functions import least_squares

@@ -17,8 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IndexArray
-from cipherdag.questions.scores.misfits import Misfits
-from cipherdag.questions.scores.score_sums import MOST_SCORE, RaoScores, RaoSums, score_shape
+from cipherdag.questions.scores.score_sums import (
+    MOST_SCORE,
+    Misfits,
+    RaoScores,
+    RaoSums,
+    score_shape,
+)
 from cipherdag.questions.scores.score_test import most_spread
 from cipherdag.sites.compute.counter import DiscreteColumns
 from cipherdag.sites.compute.device import Device
@@ -326,8 +331,7 @@ class SiteScores:
                     )
                     sums.scores[at], sums.means[test], sums.spreads[test] = moments
                     sums.rows[test] = scores.rows
-                    form, rank = _form(scores)
-                    site_score = normal_score(np.array([form]), np.array([rank]))
+                    site_score = normal_score(*map(np.atleast_1d, _form(scores)))
                     sums.site_scores[test], sums.sites[test] = site_score[:, 0]
         return question.pack(sums._replace(spreads=sums.spreads[question.several]))
 
