@@ -181,7 +181,7 @@ class _Kind(NamedTuple):
 
     def said(self, sent: Sequence[int], declared: Opened) -> str:
         """Say what they are, and who sees what of them; they took so many bytes at each site."""
-        took = " to ".join(size(each) for each in sorted({min(sent), max(sent)}))
+        took = " to ".join(dict.fromkeys(map(size, (min(sent), max(sent)))))
         if self.values and not self.kind.startswith("schema-digest"):
             bits = CLOSED & set(self.kind.split("+"))
             unit = "bits of all sites together" if bits else "values"
