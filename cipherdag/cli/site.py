@@ -297,7 +297,7 @@ def site_result(
     result = computed(folder, session)
     if out is not None:
         result.save(out, force=True)
-    show(result, None, as_json=as_json)
+    show(result, None, as_json=as_json, all_that_left="cipherdag site releases")
 
 
 def coded(path: Path, fingerprint: str) -> Coded:

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from cipherdag.algorithms.registry import title_of
-from cipherdag.pages.numerals import first_of, size
+from cipherdag.pages.numerals import counted, first_of, size
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.protocol.progress import DropOut
+from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.questions.disclosure import Disclosure, Quantity, Whose, joined, sentences, sums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import (
@@ -78,8 +78,8 @@ def disclosed_by(kinds: str, declared: Opened = ()) -> tuple[Disclosure, ...]:
     named = {*kinds.split("+")}
     opened = named & {*CLOSED, tag_of(Resampled)} if named & CLOSED else named
     most = joined(*(DISCLOSED.get(kind, ()) for kind in opened))
-    counted = DISCLOSED[PATIENTS_COUNTED] if PATIENTS_COUNTED in named else ()
-    return tuple(each for each in most if each in {*declared, *counted}) or most
+    patients = DISCLOSED[PATIENTS_COUNTED] if PATIENTS_COUNTED in named else ()
+    return tuple(each for each in most if each in {*declared, *patients}) or most
 
 
 def phrase(kinds: str, declared: Opened = ()) -> str:
@@ -115,6 +115,20 @@ def dropout_lines(dropout: DropOut) -> list[str]:
         f"  effect  {effect}",
         "  do      on that machine: cipherdag site check    (exit 5 if too few are left)",
     ]
+
+
+def opens_bits(report: RoundReport) -> bool:
+    """True if a round disclosed bits, and no sum."""
+    return not CLOSED.isdisjoint(report.kind.split("+"))
+
+
+def disclosed_in_brief(rounds: Sequence[RoundReport], protection: str) -> str:
+    """In how many rounds bits were disclosed and in how many sums, in a sentence."""
+    bits, protects = sum(map(opens_bits, rounds)), protection_kind(protection).protects
+    sums_of = "sums over all sites" if protects else "every site's answer, which left in the clear,"
+    counts = ((bits, "bits"), (len(rounds) - bits, sums_of))
+    said = [f"{what} in {counted(count, 'round')}" for count, what in counts if count]
+    return f"Disclosed: {', and '.join(said) or 'nothing'}; no row left a site."
 
 
 @dataclass(frozen=True, slots=True)
