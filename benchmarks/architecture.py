@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 15344,
     "audit": 1427,
-    "cli": 4625,
+    "cli": 4673,
     "deployment": 1841,
     "federation": 1821,
     "findings": 4363,

@@ -1,5 +1,6 @@
 """What a command about a result, a ledger or a stopped run advises is typed, and it works."""
 
+import json
 import re
 import shlex
 
@@ -188,7 +189,9 @@ def test_schemas_that_differ_are_merged(call, typed, table, tmp_path, monkeypatc
 
 
 @pytest.mark.follows(
-    "Write all tiers into the file of --tiers.", "Save it as UTF-8, and name the file."
+    "Write all tiers into the file of --tiers.",
+    "Save it as UTF-8, and name the file.",
+    "Name a file that is there, or columns: age,sex.",
 )
 def test_tiers_are_all_in_one_file(call, typed, table, tmp_path):
     known, tiers = tmp_path / "known.toml", tmp_path / "tiers.csv"
@@ -201,6 +204,9 @@ def test_tiers_are_all_in_one_file(call, typed, table, tmp_path):
     assert "UTF-8" in typed(*words, "--tiers", tiers)
     tiers.write_text("variable,tier\na,1\n", "utf-8")
     assert call(*words, "--force", "--tiers", tiers)[0] == 0
+    remedy = typed(*words, "--force", "--tiers", tiers.with_name("tires.csv"))
+    shape = listed(remedy, "columns: ")
+    assert call(*words, "--force", "--tiers", ",".join(["a", "b"][: len(shape)]))[0] == 0
 
 
 @pytest.mark.follows("See the parameter's range in `cipherdag COMMAND --help-all`.")
@@ -247,3 +253,37 @@ def test_a_run_that_no_command_line_repeats_is_asked_for_again(call, typed, tmp_
     words = COMMAND.search(remedy)[1].replace("...", "again").split()
     code, _, said = call(*words, "--alpha", "0.05", "--dir", tmp_path)
     assert (code, "no coordinator's folder" in said) == (4, True)
+
+
+def _chain(rows=1800):
+    """A file whose columns cause each other in a row: age, bmi, sugar; and a coin."""
+    rng = np.random.default_rng(4)
+    age = rng.normal(60.0, 12.0, rows)
+    bmi = 26.0 + 0.2 * (age - 60.0) + rng.normal(0.0, 3.0, rows)
+    sugar = 100.0 + 2.0 * (bmi - 26.0) + rng.normal(0.0, 6.0, rows)
+    return pd.DataFrame(
+        {"age": age, "bmi": bmi, "sugar": sugar, "sex": rng.choice(["f", "m"], rows)}
+    )
+
+
+@pytest.mark.follows(
+    "No command is needed. To see whether the rows agree: `{}`.",
+    "It is the other way round: `cipherdag effect {} {}`.",
+)
+@pytest.mark.parametrize("algorithm", ["fedpc", "fedboss"])
+def test_an_effect_of_0_comes_with_what_can_be_run(typed, call, tmp_path, algorithm):
+    data, folder = tmp_path / "rows.csv", tmp_path / "folder"
+    _chain().to_csv(data, index=False)
+    known = ["--forbid", "bmi", "age", "--forbid", "sugar", "bmi", "--forbid", "sugar", "age"]
+    assert call(*simulate(data, folder, algorithm), *known)[0] == 0
+    asked = ("effect", folder, "--of")
+    for pair in (("sugar", "--on", "age"), ("sex", "--on", "bmi")):
+        remedy = typed(*asked, *pair)
+        assert remedy.startswith("No command is needed")
+        code, said, error = call(*shlex.split(COMMAND.search(remedy)[1]), "--json")
+        assert code == 0, error
+        effect = json.loads(said.splitlines()[-1])["result"]["sets"][0]["contrasts"][0]
+        assert effect["low"] < 0.0 < effect["high"], effect
+    turned = COMMAND.search(typed(*asked, "bmi", "--on", "age"))[1]
+    assert turned.endswith("--of age --on bmi")
+    assert call(*shlex.split(turned))[0] == 0
