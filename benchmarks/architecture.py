@@ -45,7 +45,7 @@ BUDGETS = {
     "audit": 1427,
     "cli": 4673,
     "deployment": 1841,
-    "federation": 1821,
+    "federation": 1826,
     "findings": 4363,
     "graphs": 6372,
     "pages": 268,
