@@ -45,7 +45,7 @@ BUDGETS = {
     "audit": 1427,
     "cli": 4673,
     "deployment": 1841,
-    "federation": 1826,
+    "federation": 1828,
     "findings": 4363,
     "graphs": 6372,
     "pages": 268,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5682,
     "questions": 5905,
     "results": 1481,
-    "sites": 25642,
+    "sites": 25657,
     "statistics": 1792,
     "the root": 977,
 }

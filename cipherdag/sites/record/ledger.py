@@ -113,7 +113,11 @@ _KINDS = (
         operations=("finish",),
     ),
     ReleaseKind(REFUSAL, "a refusal"),
-    ReleaseKind(WAITS, "word that the plan waits for a decision of this site"),
+    ReleaseKind(
+        WAITS,
+        "word that the plan waits for a decision of this site",
+        "It leaves each time that the coordinator asks, and is written down once.",
+    ),
     ReleaseKind(REPEAT, "a reply that was sent before, once more"),
     ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
     ReleaseKind(ENGINE_START, "a start of the process that carries messages; nothing left"),
@@ -220,6 +224,11 @@ class Ledger:
     def last(self) -> SignedRelease | None:
         """The last record; None where there is none."""
         return msgspec.json.decode(self._lines[-1], type=SignedRelease) if self._lines else None
+
+    def ends_with(self, kind: str, content: bytes) -> bool:
+        """Whether the last record is of this kind, and of this very content."""
+        said = None if self.last is None else (self.last.release.kind, self.last.release.content)
+        return said == (kind, hashlib.sha256(content).hexdigest())
 
     def holds(self, record: str) -> bool:
         """Whether the ledger has a record of this hash, in hexadecimal."""

@@ -225,6 +225,8 @@ class SiteRuntime:
         body = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", body)
         kind = WAITS if text in WAITING else REFUSAL
+        if kind == WAITS and self.ledger.ends_with(kind, reply):
+            return reply  # the same word, asked for again each second: it stands there
         return recorded(self.ledger, reply, message, self._current, kind=kind)
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
