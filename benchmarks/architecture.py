@@ -42,8 +42,8 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 15348,
-    "audit": 1427,
-    "cli": 4673,
+    "audit": 1442,
+    "cli": 4703,
     "deployment": 1841,
     "federation": 1828,
     "findings": 4363,
@@ -53,8 +53,8 @@ BUDGETS = {
     "program": 407,
     "protocol": 5682,
     "questions": 5905,
-    "results": 1481,
-    "sites": 25657,
+    "results": 1513,
+    "sites": 25660,
     "statistics": 1792,
     "the root": 977,
 }

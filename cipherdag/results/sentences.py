@@ -21,7 +21,14 @@ from cipherdag.questions.question import (
 )
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.policy.plan_account import printable
-from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, Release, answers
+from cipherdag.sites.record.ledger import (
+    CLOSED_RUN,
+    REFUSAL,
+    RELEASE_KINDS,
+    WAITS,
+    Release,
+    answers,
+)
 
 PHRASES = {kind.name: kind.phrase for kind in RELEASE_KINDS.values()}
 DISCLOSED = {
@@ -263,4 +270,29 @@ def release_sentence(record: Release, declared: Opened) -> str:
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
     kind = _Kind(_rounds([record]), record.kind, record.protection, record.sites, record.values)
     when = f"{kind.rounds.capitalize()}, {title_of(record.algorithm)}"
-    return f"{when}: {kind.said([record.bytes], declared)}"
+    why = f" {record.question[0].upper()}{record.question[1:]}." if _says_why(record) else ""
+    return f"{when}: {kind.said([record.bytes], declared)}{why}"
+
+
+def _says_why(record: Release) -> bool:
+    return record.kind == REFUSAL and bool(record.question)
+
+
+def release_runs(records: Iterable[Release]) -> list[str]:
+    """A site's ledger with a line for each run: what it was, how much left, and how it ended."""
+    runs: dict[str, list[Release]] = {}
+    for record in records:
+        runs.setdefault(record.session, []).append(record)
+    return [_run_line(session, run) for session, run in runs.items() if session]
+
+
+def _run_line(session: str, run: Sequence[Release]) -> str:
+    why = [record.question for record in run if _says_why(record)]
+    ends = {CLOSED_RUN: "finished", WAITS: "waited for a decision here", REFUSAL: "refused"}
+    end = "finished" if CLOSED_RUN in {record.kind for record in run} else ends.get(run[-1].kind)
+    said = f"{end or 'not finished'}{f': {why[-1]}' if why and end == 'refused' else ''}"
+    rounds = counted(len({record.round for record in run} - {0}), "round")
+    sent = f"{counted(len(run), 'record')}, {rounds}, {size(sum(each.bytes for each in run))}"
+    when = f"{run[0].time[:16].replace('T', ' ')} UTC"
+    title = next((title_of(each.algorithm) for each in run if each.algorithm), "no plan")
+    return f"Run {session[:8]}, {when}, {title}: {sent}; {said}."

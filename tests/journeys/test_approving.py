@@ -261,7 +261,7 @@ def test_a_waiting_plan_is_logged_once_and_again_as_it_begins(deployment, logged
     assert re.search(r" run [0-9a-f]{8} does not begin yet: ", line)
     assert "the run waits until a person of this site approves it" in line
     assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
-    left = deployment.site("north", "releases")
+    left = deployment.site("north", "releases", "--details")
     assert left.count("the plan waits for a decision of this site") == 1  # of seven times
     assert "refusal" not in left
     after = logged()[1:]
@@ -308,6 +308,41 @@ def test_a_coordinator_that_only_asks_fills_no_ledger(deployment):
     assert turns[-1] == b""
 
 
+def test_what_became_of_every_plan_is_said_in_a_line_each(deployment, tmp_path):
+    """One is carried out, one is denied, and the policy refuses one, whose reason is said."""
+    deployment.people = [lambda: deployment.approve(*SITES)]
+    deployment.run(*RUN)
+    done = json.loads(deployment.site("north", "status", "--json"))["runs"][0]["session"][:8]
+    assert f"run {done}  finished" in deployment.site("north", "status")
+    deployment.run(*RUN, "--seed", 1, "--wait-for-approval", 0, code=3)
+    denied = deployment.asked("north")
+    deployment.site("north", "deny", denied, "--why", WHY)
+    deployment.run("run", "fedpc", "--purpose", PURPOSE, "--reveal", "sums", code=3)
+    status = deployment.site("north", "status")
+    assert f"run {done}  finished" in status
+    assert f"run {denied}  denied" in status
+    (refused,) = re.findall(
+        r"^refused plans +run (\w{8}) of .*, fedpc: (.+)$", status, re.MULTILINE
+    )
+    assert "policy" in refused[1]
+    lines = deployment.site("north", "releases").splitlines()
+    assert [line.split(",")[0] for line in lines[:-1]] == [
+        f"Run {each}" for each in (done, denied, refused[0])
+    ]
+    ends = [line.rpartition("; ")[2] for line in lines[:-1]]
+    assert ends[0] == "finished."
+    assert ends[2] == f"refused: {refused[1]}."
+    assert re.search(r"FedPC: \d+ records, \d+ rounds, [\d.]+ kB; finished", lines[0])
+    folded = deployment.site("north", "releases", done)
+    whole = deployment.site("north", "releases", "--details")
+    assert folded.splitlines()[0] in whole
+    assert len(lines) < len(folded.splitlines()) < len(whole.splitlines())
+    assert refused[1][1:] in whole
+    code, shown = call(["audit", "show", str(deployment.sites["north"].path)])
+    assert code == 0
+    assert whole.strip() in shown
+
+
 def test_who_waits_for_people_is_told_once_which_site(deployment, caplog):
     deployment.people = [lambda: None] * 3 + [lambda: deployment.approve(*SITES)]
     with caplog.at_level(logging.INFO, "cipherdag.waiting"):
@@ -335,7 +370,8 @@ def test_a_decided_plan_is_shown_in_short_and_in_full_if_asked(deployment):
     assert WHY in whole
     assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
     deployment.site("north", "status", "ffffffff", code=2)
-    left = deployment.site("north", "releases")
+    assert "waited for a decision here" in deployment.site("north", "releases")
+    left = deployment.site("north", "releases", session)
     assert "Set-up, FedPC: word that the plan waits for a decision of this site (" in left
 
 

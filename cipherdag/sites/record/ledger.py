@@ -150,7 +150,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         digest: Digest of the question; where the record closes a run, of the sums the site keeps.
         content: SHA-256 of what left.
         previous: Hash of the record before.
-        question: The question in words, where this answers one.
+        question: The question in words, where this answers one; or why a plan was refused.
     """
 
     line: int

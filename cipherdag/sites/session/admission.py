@@ -296,11 +296,13 @@ def recorded(
     *,
     kind: str = "",
     ready: Ready | None = None,
+    why: str = "",
 ) -> bytes:
     """The reply, once it stands in the ledger; nothing where it cannot stand there.
 
     ``kind`` is what the reply is, if not the answer: ``refusal`` or ``repeat``. ``ready`` is the
-    reply that ends the set-up: it shows positions of labels and relations.
+    reply that ends the set-up: it shows positions of labels and relations. ``why`` says why a plan
+    is refused.
     """
     plan = message.content if isinstance(message.content, Plan) else session.plan
     round_ = session.rounds.current if session.rounds is not None else None
@@ -324,7 +326,7 @@ def recorded(
             values=round_.declared.length if round_ is not None and answered else values,
             sites=len(round_.declared.sites) if round_ is not None else 0,
             digest=record.digest if record is not None and closing else digest,
-            question=round_.question.label if round_ is not None and answered else "",
+            question=round_.question.label if round_ is not None and answered else why,
         )
     except OutputError as error:
         log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough

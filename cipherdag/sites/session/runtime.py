@@ -227,7 +227,8 @@ class SiteRuntime:
         kind = WAITS if text in WAITING else REFUSAL
         if kind == WAITS and self.ledger.ends_with(kind, reply):
             return reply  # the same word, asked for again each second: it stands there
-        return recorded(self.ledger, reply, message, self._current, kind=kind)
+        why = text if (kind, message.operation) == (REFUSAL, "invite") else ""
+        return recorded(self.ledger, reply, message, self._current, kind=kind, why=why)
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         key, name = self._profile.identity, self._profile.name
