@@ -244,8 +244,8 @@ def show(
     if as_json:
         click.echo(json.dumps({"result": result.to_dict(truth)}, allow_nan=False))
         return
-    found = result.finding.lines(len(result.sites))
-    click.echo("\n".join([*result.warning_lines(), *found]))
+    concluded = result.finding.lines(len(result.sites))
+    click.echo("\n".join([*result.warning_lines(), *concluded]))
     show_account(result, truth, all_that_left)
 
 

@@ -32,11 +32,11 @@ def order_report(nodes: Sequence[str], edges: Sequence[Edge]) -> Report:
     if not odd:
         return report
     named = " or ".join([", ".join(first[:-1]), first[-1]] if first[1:] else first)
-    known = f"No other column causes {named}, and these edges do not say so:"
+    denied = f"No other column causes {named}, and these edges do not say so:"
     again = f"To say so, run again with --tiers {shlex.quote(','.join(first))}."
     shown = first_of(odd, MOST_NAMED)
     return report + Report(
-        notes=(Note(known, (shown, again)),), steps=(f"{known} {shown}. {again}",)
+        notes=(Note(denied, (shown, again)),), steps=(f"{denied} {shown}. {again}",)
     )
 
 

@@ -130,8 +130,8 @@ class Run(RunAccount, Generic[F_co]):
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
         """The terminal's lines: `warning_lines`, the finding, and then `account_lines`."""
-        found = self.finding.lines(len(self.sites))
-        return [*self.warning_lines(), *found, *self.account_lines(truth)]
+        concluded = self.finding.lines(len(self.sites))
+        return [*self.warning_lines(), *concluded, *self.account_lines(truth)]
 
     def warning_lines(self) -> list[str]:
         """The terminal's lines on whose rows they are, and on what makes the result doubtful."""

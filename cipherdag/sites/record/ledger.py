@@ -85,15 +85,15 @@ _KINDS = (
     ),
     ReleaseKind(
         "mask-seeds",
-        "the seed of the answer's own mask, so that the sum can be read",
+        "the seed of a mask that this answer alone has, so that the sum can be read",
         "The answer also has masks in common with other sites. These still hide it, and cancel "
-        "only in the sum. Its own mask protects it if a site leaves.",
+        "only in the sum. The mask that it alone has protects it if a site leaves.",
         operations=("unmask",),
     ),
     ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
     ReleaseKind(
         "opened-sum",
-        "the opened sum over all sites",
+        "the disclosed sum over all sites",
         "It is the sum over {sites} sites, which everybody in the run sees.",
         operations=("open",),
     ),
@@ -104,8 +104,8 @@ _KINDS = (
         "last message holds the bits, which everybody sees.",
         operations=("secure",),
     ),
-    ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
-    ReleaseKind("verdict-shares", "shares of the verdicts, in an earlier revision"),
+    ReleaseKind("blinded-sum", "the disclosed sum over all sites, blinded, in an earlier revision"),
+    ReleaseKind("verdict-shares", "shares of bits, in an earlier revision"),
     ReleaseKind(
         CLOSED_RUN,
         "fingerprints (SHA-256) of the result and of its ledger",
