@@ -85,8 +85,8 @@ def disclosed_by(kinds: str, declared: Opened = ()) -> tuple[Disclosure, ...]:
     named = {*kinds.split("+")}
     opened = named & {*CLOSED, tag_of(Resampled)} if named & CLOSED else named
     most = joined(*(DISCLOSED.get(kind, ()) for kind in opened))
-    patients = DISCLOSED[PATIENTS_COUNTED] if PATIENTS_COUNTED in named else ()
-    return tuple(each for each in most if each in {*declared, *patients}) or most
+    counted = DISCLOSED[PATIENTS_COUNTED] if PATIENTS_COUNTED in named else ()
+    return tuple(each for each in most if each in {*declared, *counted}) or most
 
 
 def phrase(kinds: str, declared: Opened = ()) -> str:

@@ -241,16 +241,6 @@ def _suspicions(table: SiteTable) -> CheckResult:
     return CheckResult("odd values", "warn", _listed([*odd], "; "), fix)
 
 
-def _repeats(table: SiteTable) -> CheckResult:
-    """Say how many rows repeat another in all columns of the study."""
-    repeats, check = repeated_rows(table), "repeated rows"
-    said = f"{repeats.rows:,} of {table.rows:,} rows repeat another in all columns of the study"
-    if repeats.copied:
-        fix = "If they are copies, keep one of each: every copy counts as another case."
-        return CheckResult(check, "warn", f"{said}, beyond chance", fix)
-    return CheckResult(check, "ok", f"{said}, as chance may" if repeats.rows else NO_REPEAT)
-
-
 def question_of_visits(site: SiteFolder) -> list[str]:
     """What the person who approves a run is asked until the schema says whose rows they are.
 
@@ -285,6 +275,16 @@ def _whose(table: SiteTable, source: TableSource) -> CheckResult:
         'rows = "persons" at its top. Without it every row counts as a person.'
     )
     return CheckResult("whose rows", "warn", f"values repeat: {_listed(odd, ', ')}", fix)
+
+
+def _repeats(table: SiteTable) -> CheckResult:
+    """Say how many rows repeat another in all columns of the study."""
+    repeats, check = repeated_rows(table), "repeated rows"
+    said = f"{repeats.rows:,} of {table.rows:,} rows repeat another in all columns of the study"
+    if repeats.copied:
+        fix = "If they are copies, keep one of each: every copy counts as another case."
+        return CheckResult(check, "warn", f"{said}, beyond chance", fix)
+    return CheckResult(check, "ok", f"{said}, as chance may" if repeats.rows else NO_REPEAT)
 
 
 def _relations(table: SiteTable) -> CheckResult:
