@@ -99,7 +99,7 @@ class GraphError(CipherdagError):
 class ParameterError(CipherdagError):
     __doc__ = summary = "A parameter is out of its range"
     exit_code = 2
-    default_remedy = "See the parameter's range in `cipherdag COMMAND --help-all`."
+    default_remedy = "Change what is named; `cipherdag COMMAND --help-all` says what there is."
 
 
 class PrivacyError(CipherdagError):

@@ -265,10 +265,10 @@ def without(parameters: Mapping[str, Any], **had_a_part: bool) -> dict[str, Any]
     return {name: value for name, value in parameters.items() if had_a_part.get(name, True)}
 
 
-def require(condition: bool, message: str) -> None:
+def require(condition: bool, message: str, *, remedy: str = "") -> None:
     """Raise ParameterError with this message unless the condition holds."""
     if not condition:
-        raise ParameterError(message)
+        raise ParameterError(message, remedy=remedy)
 
 
 def _fields(algorithm: Any) -> tuple[Field[Any], ...]:

@@ -24,7 +24,7 @@ from cipherdag.results.folder import (
     reported_heads,
     verify_folder,
 )
-from cipherdag.results.sentences import NOT_KNOWN, Declared
+from cipherdag.results.sentences import NOT_KNOWN, Declared, release_history, release_lines
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import SignedStudy
@@ -126,6 +126,21 @@ def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
         identity = site.identity().public
     head = verify_ledger(lines, identity=identity.hex())
     return lines, head if head.records else replace(head, site=name)
+
+
+def what_left(folder: Path) -> list[str]:
+    """What left a site by its ledger, or each site by those of a result folder, in sentences.
+
+    Raises:
+        LedgerError: A site's ledger is broken.
+        OutputError: The folder holds no ledger, or is of a site that is not activated.
+    """
+    site = SiteFolder(folder)
+    if not site.settings_path.exists():
+        return release_lines(read_folder_releases(folder), declared_in(folder))
+    if not site.study_path.exists():
+        raise OutputError(f"{folder} is not activated: nothing can have left it")
+    return release_history(read_releases(site_ledger(site)[0]), site.declared)
 
 
 def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:

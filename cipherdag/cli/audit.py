@@ -117,18 +117,22 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
 def audit_show(folder: Path, *, as_json: bool) -> None:
-    """Say in sentences what left each site."""
-    from cipherdag.results.folder import declared_in, read_folder_releases
-    from cipherdag.results.sentences import release_lines
+    """Say in sentences what left each site of a result, or the site whose folder it is."""
+    from cipherdag.audit.auditing import site_ledger, what_left
+    from cipherdag.results.folder import read_folder_releases
+    from cipherdag.sites.record.ledger import read_releases
+    from cipherdag.sites.study.site_folder import SiteFolder
 
-    releases = read_folder_releases(folder)
     if as_json:
-        for records in releases.values():
+        site = SiteFolder(folder)
+        of_site = site.settings_path.exists()
+        releases = {"": read_releases(site_ledger(site)[0])} if of_site else {}
+        for records in (releases or read_folder_releases(folder)).values():
             for record in records:
                 click.echo(json.dumps(msgspec.structs.asdict(record)))
         return
-    click.echo("\n".join(release_lines(releases, declared_in(folder))))
-    click.echo("--json lists every site's releases one by one, each with its size.")
+    click.echo("\n".join(what_left(folder) or ["Nothing has left this site."]))
+    click.echo("--json lists every release one by one, each with its size.")
 
 
 def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:

@@ -313,6 +313,7 @@ def _show_connected(result: Run[Any], out: Path | None, *, as_json: bool) -> Non
     """Save and print the result of a run over real sites."""
     if out is not None:
         result.save(out, force=True)
-    show(result, None, as_json=as_json)
+    at_sites = "at each site, cipherdag site releases"
+    show(result, None, as_json=as_json, all_that_left=at_sites)
     if not as_json:
         click.echo("Every site reads the same with its names: cipherdag site result")

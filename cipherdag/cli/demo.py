@@ -136,7 +136,7 @@ def _learnt(
         )
         result.save(result_folder, truth=network.graph, force=True)
     if first:
-        show_account(result, network.graph)
+        show_account(result, network.graph, f"cipherdag audit show {result_folder}")
     else:
         click.echo(f"  {result.account_lines()[-1]}")
     return result

@@ -6,6 +6,7 @@ All three make the same description, that of ``run.toml``, and carry it out in o
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,7 +273,8 @@ def _carry_out(
         result = learn(federation, algorithm, seed, as_json=as_json, source=source, keep=keep)
     if out is not None:
         result.save(out, truth=truth, force=True)
-    show(result, truth, as_json=as_json)
+    left = shlex.join(["cipherdag", "audit", "show", str(out)]) if out is not None else ""
+    show(result, truth, as_json=as_json, all_that_left=left)
     if out is not None and not as_json:
         click.echo(f"Saved in {out}")
 

@@ -33,8 +33,8 @@ def edge_options() -> list[click.Option]:
             help="A is a direct cause of B; may be repeated.",
         ),
         click.Option(
-            ["--tiers"], type=FILE, metavar="CSV",
-            help="Order in time, with the columns variable and tier.",
+            ["--tiers"], metavar="A,B",
+            help="A and B, such as age,sex, come before all others; or a CSV of variable and tier.",
         ),
     ]  # fmt: skip
 
@@ -60,26 +60,37 @@ def text_of(path: Path | None) -> str:
 
 def with_edges(text: str, options: Mapping[str, Any]) -> str:
     """Knowledge as TOML, with what ``--forbid``, ``--require`` and ``--tiers`` add to it."""
-    from cipherdag.graphs.knowledge import Knowledge, read_tiers
+    from cipherdag.graphs.knowledge import Knowledge
 
     if not any(options.get(each) for each in EDGES):
         return text
     given = Knowledge.loads(text)
-    if file := options.get(TIERS):
+    if said := options.get(TIERS):
         if given.tiers:
             raise ParameterError(
                 "there are tiers already", remedy="Write all tiers into the file of --tiers."
             )
-        given = Knowledge(
-            forbidden=given.forbidden, required=given.required, tiers=read_tiers(_read(file))
-        )
+        given = Knowledge(forbidden=given.forbidden, required=given.required, tiers=_tiers(said))
     edges = {"forbidden": options.get(FORBID, ()), "required": options.get(REQUIRE, ())}
     return given.with_edges(**edges).dumps()
+
+
+def _tiers(said: str) -> tuple[tuple[str, ...], ...]:
+    """The tiers of a CSV; or two, of which the first has the columns that are named."""
+    from cipherdag.graphs.knowledge import OTHERS, read_tiers
+
+    if Path(said).exists() or said.endswith(".csv"):
+        return read_tiers(_read(Path(said)))
+    return tuple(name.strip() for name in said.split(",")), (OTHERS,)
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise ParameterError(
+            f"there is no file {path}", remedy="Name a file that is there, or columns: age,sex."
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError(
             f"{path} cannot be read as text", remedy="Save it as UTF-8, and name the file."

@@ -33,7 +33,7 @@ from cipherdag.cli.programs.printed import (
     failure,
     printed,
 )
-from cipherdag.cli.repeating import effect, repeat
+from cipherdag.cli.repeating import effect, repeat, same_data
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
@@ -223,29 +223,11 @@ def graph_identify(
     )
     if estimated and not as_json and not unobserved:
         words = ["--graph", str(source), "--treatment", treatment, "--outcome", outcome]
-        estimates = f"cipherdag {_same_data(source)}"
+        estimates = f"cipherdag {same_data(source)}"
         click.echo(f"To estimate it: {estimates} {shlex.join(words)}")
         if others := other_sets(answer):
             click.echo(SMALL_COUNTS)
             click.echo("\n".join(f"  {estimates} {options}" for options in others))
-
-
-def _same_data(source: Path) -> str:
-    """The command that estimates an effect over the data of a result, without what it estimates."""
-    from cipherdag.results.folder import read_rest
-
-    run = read_rest(source).source if source.is_dir() else {}
-    schema = ["--schema", str(source / "schema.toml")]
-    match run.get("command"):
-        case "run":
-            return shlex.join(["run", "effect", *run["files"], *schema])
-        case "simulate":
-            sites = ["--sites", str(run["sites"])]
-            return shlex.join(["simulate", "effect", *run["files"], *sites, *schema])
-        case "coordinator run":
-            asked = shlex.join(["coordinator", "run", "effect", "--dir", run["folder"]])
-            return f"{asked} --purpose WHY"
-    return "run effect FILES"
 
 
 finish(cli)

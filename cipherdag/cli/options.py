@@ -241,25 +241,28 @@ def _heartbeat(live: LiveRun) -> Iterator[None]:
         thread.join()
 
 
-def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
-    """Print a result as one JSON object, or in words: its account, and last the finding."""
+def show(
+    result: Run[Any], truth: CausalGraph | None, *, as_json: bool, all_that_left: str = ""
+) -> None:
+    """Print a result as one JSON object, or in words: doubts, the finding, and its account.
+
+    ``all_that_left`` is the command that says all that left the sites, if there is one yet.
+    """
     if as_json:
         click.echo(json.dumps({"result": result.to_dict(truth)}, allow_nan=False))
         return
-    show_account(result, truth)
-    click.echo("\n".join(result.finding.lines(len(result.sites))))
+    concluded = result.finding.lines(len(result.sites))
+    click.echo("\n".join([*result.warning_lines(), *concluded]))
+    show_account(result, truth, all_that_left)
 
 
-def show_account(result: Run[Any], truth: CausalGraph | None) -> None:
-    """Print what makes a result doubtful, what it cost, and what left each site, if at hand."""
-    from cipherdag.results.sentences import release_lines
-    from cipherdag.sites.record.ledger import read_releases
+def show_account(result: Run[Any], truth: CausalGraph | None, all_that_left: str) -> None:
+    """Print notes, what a result cost, and in one line what was disclosed."""
+    from cipherdag.results.sentences import disclosed_in_brief
 
-    releases = {name: read_releases(ledger) for name, ledger in result.ledgers.items()}
-    lines = result.account_lines(truth)
-    if releases:
-        lines += ["", *release_lines(releases, result.declared)]
-    click.echo("\n".join(lines))
+    brief = disclosed_in_brief(result.rounds, result.protection)
+    command = all_that_left or "cipherdag audit show FOLDER, once --out FOLDER has saved the run"
+    click.echo("\n".join([*result.account_lines(truth), brief, f"All that left: {command}"]))
 
 
 @contextmanager

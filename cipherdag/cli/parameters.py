@@ -293,7 +293,7 @@ def graph_of(source: Path) -> CausalGraph:
     from cipherdag.graphs.graph import CausalGraph
 
     if source.is_dir():
-        return _learnt(source).graph
+        return learnt_in(source).graph
     return CausalGraph.from_csv(source.read_text("utf-8"))
 
 
@@ -306,12 +306,13 @@ def _graph(context: click.Context, source: Path | None) -> str:
         return ""
     if not source.is_dir():
         return graph_of(source).dumps()
-    finding = _learnt(source)
+    finding = learnt_in(source)
     context.meta[SAMPLE] = finding.sample
     return finding.graph.dumps()
 
 
-def _learnt(folder: Path) -> LearntGraph:
+def learnt_in(folder: Path) -> LearntGraph:
+    """The finding of a result folder, which has to be a learnt graph; or an OutputError."""
     from cipherdag.findings.graph import LearntGraph
     from cipherdag.results.run import Run
 
@@ -322,11 +323,26 @@ def effect_parameters(folder: Path, treatment: str, outcome: str) -> dict[str, A
     """Those of an effect by what a result folder says: over its sample of graphs if it has one."""
     from cipherdag.algorithms.effect.sets import sampled_sets
 
-    finding = _learnt(folder)
+    finding = learnt_in(folder)
     asked = usual_parameters("effect") | {"treatment": treatment, "outcome": outcome}
     if finding.sample is None:
         return asked | {"graph": finding.graph.dumps()}
     return asked | {"adjust": sampled_sets(finding.sample, treatment, outcome)}
+
+
+def without_effect(finding: LearntGraph, treatment: str, outcome: str) -> str:
+    """What says that one is no cause of the other, of a graph or of those that fit; else empty."""
+    from cipherdag.algorithms.effect.sets import LEAST_CAUSED
+    from cipherdag.findings.effect import NO_EFFECT
+
+    if (sample := finding.sample) is None:
+        answer = finding.graph.identify(treatment, outcome)
+        no_effect = isinstance(answer, Identified) and answer.method == NO_EFFECT
+        return str(answer) if no_effect else ""
+    caused = sum(sample.parents_with_path(treatment, outcome).values())
+    few = caused < LEAST_CAUSED * len(sample)
+    graphs = f"{caused} of {len(sample)} graphs that fit the data"
+    return f"'{treatment}' causes '{outcome}' in {graphs}" if few else ""
 
 
 def usual_parameters(name: str) -> dict[str, Any]:
@@ -355,7 +371,7 @@ def other_sets(answer: Answer) -> list[str]:
         return []
     others = [each for each in answer.sets if each != answer.chosen][:MOST_SETS]
     pair = ["--treatment", answer.treatment, "--outcome", answer.outcome]
-    return [shlex.join([*pair, "--adjust", _as_text(each)]) for each in others]
+    return [shlex.join([*pair, "--adjust", as_text(each)]) for each in others]
 
 
 @contextmanager
@@ -376,6 +392,7 @@ def naming_other_sets(algorithm: str, parameters: Mapping[str, Any]) -> Iterator
         raise
 
 
-def _as_text(names: tuple[str, ...]) -> str:
+def as_text(names: tuple[str, ...]) -> str:
+    """Names as ``--adjust`` takes them."""
     plain = all("," not in name and not name.startswith("[") for name in names)
     return ",".join(names) if plain else json.dumps(names, ensure_ascii=False)

@@ -15,11 +15,15 @@ from cipherdag.cli.options import EXISTING_FOLDER, out_options, run_options
 from cipherdag.cli.parameters import (
     KNOWLEDGE,
     AlgorithmCommand,
+    as_text,
     effect_parameters,
+    learnt_in,
     named_knowledge_options,
     parameter_options,
     said,
+    without_effect,
 )
+from cipherdag.errors import ParameterError
 
 _REPEATED, _OPTIONS = "cipherdag.repeated", "cipherdag.repeated.options"
 _SETTINGS = ("protection", "min_cell_size", "device", "seed")
@@ -130,6 +134,50 @@ def repeat(
     execute(source, schema=folder / "schema.toml", out=out, as_json=as_json, force=force)
 
 
+def same_data(source: Path) -> str:
+    """The command that estimates an effect over the data of a result, without what it estimates."""
+    from cipherdag.results.folder import read_rest
+
+    run = read_rest(source).source if source.is_dir() else {}
+    schema = ["--schema", str(source / "schema.toml")]
+    match run.get("command"):
+        case "run":
+            return shlex.join(["run", "effect", *run["files"], *schema])
+        case "simulate":
+            sites = ["--sites", str(run["sites"])]
+            return shlex.join(["simulate", "effect", *run["files"], *sites, *schema])
+        case "coordinator run":
+            asked = shlex.join(["coordinator", "run", "effect", "--dir", run["folder"]])
+            return f"{asked} --purpose WHY"
+    return "run effect FILES"
+
+
+def _refuse_zero(folder: Path, treatment: str, outcome: str) -> None:
+    """Where the graph says that the effect is 0, say what may be run; else pass.
+
+    Raises:
+        ParameterError: No graph has the effect, or hardly any of those that fit.
+    """
+    from cipherdag.graphs.identification.query import parent_sets
+
+    finding = learnt_in(folder)
+    if not (without := without_effect(finding, treatment, outcome)):
+        return
+    said = f"{without}; so the effect is 0, and nothing is to be estimated"
+    free = [each for each in parent_sets(finding.graph, treatment) if outcome not in each]
+    if not free:
+        turned = shlex.join(["--of", outcome, "--on", treatment])
+        raise ParameterError(
+            said, remedy=f"It is the other way round: `cipherdag effect {folder} {turned}`."
+        )
+    words = ["--treatment", treatment, "--outcome", outcome]
+    words += ["--adjust", as_text(free[0])] if free[0] else []
+    asked = f"cipherdag {same_data(folder)} {shlex.join(words)}"
+    raise ParameterError(
+        said, remedy=f"No command is needed. To see whether the rows agree: `{asked}`."
+    )
+
+
 @click.command()
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--of", "treatment", required=True, help="The cause.")
@@ -145,6 +193,7 @@ def effect(
 
     pair = shlex.join(["--treatment", treatment, "--outcome", outcome])
     before = read_run_toml(folder / "run.toml", f"effect --graph {folder} {pair}")
+    _refuse_zero(folder, treatment, outcome)
     source = {
         **{key: value for key, value in before.items() if key != "as_published"},
         "algorithm": "effect",

@@ -266,20 +266,28 @@ def site_status(
 
 
 @site_command("releases", "nothing was changed")
-def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
-    """Say in sentences what left this site; read from the ledger, which is verified first."""
+@click.argument("session", default="")
+@click.option("--details", is_flag=True, help="Say in sentences what left in each run.")
+def site_releases(session: str, folder: SiteFolder, *, details: bool, as_json: bool) -> None:
+    """Say what left this site, a line for each run; read from the ledger, which is verified first.
+
+    With SESSION, say it of that run, in sentences.
+    """
     from cipherdag.audit.auditing import site_ledger
-    from cipherdag.results.sentences import release_history
+    from cipherdag.results.sentences import release_history, release_runs
     from cipherdag.sites.record.ledger import read_releases
 
-    releases = read_releases(site_ledger(folder)[0])
+    releases = [r for r in read_releases(site_ledger(folder)[0]) if r.session.startswith(session)]
     if as_json:
         for release in releases:
             click.echo(json.dumps(msgspec.structs.asdict(release)))
         return
-    click.echo(
-        "\n".join(release_history(releases, folder.declared)) or "Nothing has left this site."
-    )
+    if details or session:
+        lines = release_history(releases, folder.declared)
+    else:
+        lines = release_runs(releases)
+        lines += ["In sentences: cipherdag site releases RUN, or --details of all."] * bool(lines)
+    click.echo("\n".join(lines) or "Nothing has left this site.")
 
 
 @site_command("result", "no result was written")
@@ -302,7 +310,7 @@ def site_result(
     result = computed(folder, session)
     if out is not None:
         result.save(out, force=True)
-    show(result, None, as_json=as_json)
+    show(result, None, as_json=as_json, all_that_left="cipherdag site releases")
 
 
 def coded(path: Path, fingerprint: str) -> Coded:

@@ -52,8 +52,10 @@ from cipherdag.sites.table.visits import MAX_VISITS
 log = logging.getLogger("cipherdag.waiting")
 FindingType = TypeVar("FindingType", bound=Finding)
 
-APPROVAL_PAUSE_S = 2.0  # first pause before a session is opened again; it doubles
-LONGEST_PAUSE_S = 30.0
+APPROVAL_PAUSE_S = 1.0
+"""Least seconds before a session is opened again: as long as a person's denial takes to be heard.
+
+Where messages take longer, it is as long as they took: a shared folder is not filled by waiting."""
 RUN_LOCK = ".running"
 
 
@@ -314,9 +316,10 @@ class ConnectedFederation:
 
     def _open(self, session: Session) -> int:
         """Open the session, again and again while people still have to approve it."""
-        deadline, pause = time.monotonic() + self.approval_s, APPROVAL_PAUSE_S
+        deadline = time.monotonic() + self.approval_s
         awaited: str | None = None
         while True:
+            asked = time.monotonic()
             try:
                 return session.open()
             except PolicyRefusedError as refusal:
@@ -325,8 +328,7 @@ class ConnectedFederation:
                 if refusal.site != awaited:
                     awaited = refusal.site
                     log.info("%s", refusal)
-                time.sleep(pause)
-                pause = min(2.0 * pause, LONGEST_PAUSE_S)
+                time.sleep(max(APPROVAL_PAUSE_S, time.monotonic() - asked))
 
     def _check(self, study: Study, protection: Protection) -> None:
         if len(study.sites) < study.min_sites:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -82,7 +82,8 @@ class Federation(LocalSites):
             patient: Column that says whose row it is, in place of the schema's: rows are visits.
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
-            policy: The sites' policy; by default the strictest that allows ``protection``.
+            policy: The sites' policy; by default the strictest that allows ``protection``. One
+                that says nothing of ``questions`` allows all, as one person holds all data.
             relations: Whether to look for columns that follow from others, besides the schema's.
             overlapping: Whether sites may have measured different variables. FedPC and FedFCI then
                 test what enough sites have; the log ``cipherdag.data`` says what cannot be used or
@@ -95,7 +96,7 @@ class Federation(LocalSites):
                 were read.
             CohortError: There is no site.
         """
-        limits, sources = policy or _default_policy(protection), named_sources(data, sites)
+        limits, sources = _in_one_process(policy, protection), named_sources(data, sites)
         n_sites = len(sources)
         colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
         fewest = min_group_size(n_sites, colluders, limits.min_sites) if overlapping else 0
@@ -157,7 +158,7 @@ class Federation(LocalSites):
             whole = deal == "vertical"
             rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
         width = len(str(n_sites))
-        limits = policy or _default_policy(protection)
+        limits = _in_one_process(policy, protection)
         parts = dict(zip((f"site-{n:0{width}d}" for n in range(1, n_sites + 1)), rows, strict=True))
         tables = {
             name: table.take(part).without(table.schema.unmeasured_at(name))
@@ -324,8 +325,12 @@ class Federation(LocalSites):
         return run_in_process(self, name, questions, parameters={}, seed=seed, progress=progress)
 
 
-def _default_policy(protection: Protection) -> Policy:
-    # one person holds all data, so questions that steer regressions disclose nothing new
-    return Policy(
-        questions=QUESTION_KINDS, allow_unprotected=not protection_kind(protection).protects
-    )
+def _in_one_process(policy: Policy | None, protection: Protection) -> Policy:
+    """A policy with all kinds of questions, unless it names others than every policy has.
+
+    One person holds all data, so that questions that steer regressions disclose nothing new.
+    """
+    if policy is None:
+        policy = Policy(allow_unprotected=not protection_kind(protection).protects)
+    usual = policy.questions == Policy().questions
+    return replace(policy, questions=QUESTION_KINDS) if usual else policy

@@ -25,11 +25,12 @@ from cipherdag.sites.drafts.overlap import (
 )
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
-from cipherdag.sites.drafts.table_suspicions import same_rows, table_suspicions
+from cipherdag.sites.drafts.table_suspicions import COPIES, same_rows, table_suspicions
 from cipherdag.sites.study.study import check_site_name
 from cipherdag.sites.table.data_frame import parts_by
 from cipherdag.sites.table.names import check_column, normalise_name
 from cipherdag.sites.table.reading import open_table
+from cipherdag.sites.table.repeated_rows import repeated_rows
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
@@ -283,16 +284,18 @@ def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
     where: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for site, table in tables.items():
         for column, each in table_suspicions(table):
-            where.setdefault((str(each), bool(column)), []).append((site, column))
-    said = []
+            many = f"{repeated_rows(table).rows:,} of {table.rows:,} rows repeat another. "
+            said = many * (each.kind == COPIES) + str(each)
+            where.setdefault((said, bool(column)), []).append((site, column))
+    lines = []
     for (text, _), concerned in where.items():
         sites, columns = (
             list(dict.fromkeys(filter(None, names))) for names in zip(*concerned, strict=True)
         )
         of_sites = f"{named_together('site', sites)}, " if sites else ""
         of_columns = f"{named_together('column', columns)}: " if columns else ""
-        said.append(f"{of_sites}{of_columns}{text}")
-    said += [f"sites {each}" for each in same_rows([*tables.items()])]
+        lines.append(f"{of_sites}{of_columns}{text}")
+    lines += [f"sites {each}" for each in same_rows([*tables.items()])]
     first = next(iter(tables.values()))
     for position, variable in enumerate(first.schema.variables):
         if variable.kind != "continuous":
@@ -302,10 +305,10 @@ def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
             for site, table in tables.items()
             if table.values is not None
         }
-        said += [
+        lines += [
             f"column '{variable.name}': {suspicion}" for suspicion in suspicious_sites(numbers)
         ]
-    return said
+    return lines
 
 
 def named_together(kind: str, names: Sequence[str]) -> str:

@@ -65,9 +65,18 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares(self) -> tuple[tuple[float, float], ...]:
-        """The smallest and the largest share of every category that the counts allow."""
+        """The smallest and the largest share of every category that the counts allow.
+
+        They add up: none is larger than what the smallest of all others leave.
+        """
         fewest, most = (max(count, 1) for count in self.values_between)
-        return tuple((low / most, min(high / fewest, 1.0)) for low, high in self.ranges)
+        apiece = [(low / most, min(high / fewest, 1.0)) for low, high in self.ranges]
+        lows, highs = (sum(ends) for ends in zip(*apiece, strict=True)) if apiece else (1.0, 1.0)
+        if self.rounded_to == 1:
+            return tuple(apiece)
+        return tuple(
+            (max(low, 1.0 - (highs - high)), min(high, 1.0 - (lows - low))) for low, high in apiece
+        )
 
     def _about(self, rows: int) -> tuple[int, int]:
         return max(rows - self.rounded_to + 1, 0), rows + self.rounded_to - 1
@@ -120,7 +129,15 @@ class Description(Finding):
 
     @property
     def headline(self) -> str:
-        return f"{ranged(self.rows, self.rows + self.rounded_to - 1)} rows"
+        between = ranged(self.rows, self.rows + self.rounded_to - 1)
+        if complete := self.details.get("complete_visits"):
+            visits, patients = (f"{count:,}" for count in complete)
+            return f"{between} visits, of which {visits} miss no value, by {patients} patients,"
+        return super().of_patients or f"{between} rows"
+
+    @property
+    def of_patients(self) -> str:
+        return ""  # the headline says it, beside the range of all rows
 
     def lines(self, n_sites: int) -> list[str]:
         lines = ["", f"{self.headline} of {n_sites} sites together:"]

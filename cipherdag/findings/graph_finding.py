@@ -42,10 +42,6 @@ CHECK = (
     "Test the graph on rows that did not make it: cipherdag run graphcheck FILES --graph FOLDER, "
     "where FOLDER is that of this report."
 )
-DIRECT_MORE = (
-    "Say what you know: an order in time (--tiers), or edges that cannot be or must be (--forbid, "
-    "--require). It directs edges that the data leave open."
-)
 CLASSES = {
     "dag": "DAG",
     "cpdag": "CPDAG",
@@ -220,8 +216,6 @@ class GraphFinding(Finding, Generic[Graph_co]):
                 f"Look at {doubtful} first: tests that could remove them were not done, and the "
                 f"reason stands with each. {what_helps(self.evidence.unsupported)}"
             )
-        if any("o" in edge.mark or edge.mark == "---" for edge in self.graph.edges):
-            steps.append(DIRECT_MORE)
         open_mark = self.graph.undetermined
         undetermined = any("o" in e.mark or e.mark == open_mark for e in self.graph.edges)
         return Report(

@@ -17,6 +17,7 @@ Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
 """What stands at both ends; circles and double arrows in a PAG only."""
 # control characters, halves of surrogate pairs and non-characters: no export format can hold them
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_DRAWN = re.compile(r"(strict +)?(dag|digraph|graph|mag|pag|pdag)\b")
 MOST_LISTED = 5
 End = Literal["arrow", "circle", "plain"]
 ENDS: dict[str, End] = {"-": "plain", "o": "circle", "<": "arrow", ">": "arrow"}
@@ -181,7 +182,13 @@ def _columns(header: list[str]) -> tuple[int, ...]:
     for wanted in (("from", "to", "mark"), ("parent", "child")):
         if all(name in names for name in wanted):
             return tuple(names.index(name) for name in wanted)
-    raise GraphError("the header of a CSV of edges is from,to,mark or parent,child")
+    drawn = _DRAWN.match(names[0] if names else "") is not None
+    raise GraphError(
+        "the header of a CSV of edges is from,to,mark or parent,child"
+        + (", and this is a graph of DAGitty or Graphviz" if drawn else ""),
+        remedy="Write `parent,child` into the first line, and below it a line like age,bmi for "
+        "each arrow.",
+    )
 
 
 def _edge(

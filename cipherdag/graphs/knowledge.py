@@ -24,6 +24,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.graphs.extension import topological_order
 
 Arrow = tuple[str, str]
+OTHERS = "*"
 
 GIVEN = {
     "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
@@ -76,7 +77,7 @@ class Knowledge:
         forbidden: Pairs (a, b): a is not a direct cause of b.
         required: Pairs (a, b): a is a direct cause of b.
         tiers: Groups of variables in time: none causes a variable of an earlier group. Variables
-            in no group may stand anywhere.
+            in no group may stand anywhere; "*" in a group stands for all of them.
 
     Lists do as well as tuples.
 
@@ -131,13 +132,13 @@ class Knowledge:
         return Knowledge(
             forbidden=tuple((number[a], number[b]) for a, b in self.forbidden),
             required=tuple((number[a], number[b]) for a, b in self.required),
-            tiers=tuple(tuple(number[name] for name in tier) for tier in self.tiers),
+            tiers=tuple(tuple(number.get(name, name) for name in tier) for tier in self.tiers),
         )
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every name in it, in alphabetical order."""
-        return tuple(sorted({*chain(*self.forbidden, *self.required, *self.tiers)}))
+        return tuple(sorted({*chain(*self.forbidden, *self.required, *self.tiers)} - {OTHERS}))
 
     def over(self, names: Sequence[str]) -> Constraints:
         """The knowledge by position.
@@ -174,10 +175,12 @@ class Knowledge:
     def _tiers(self, index: dict[str, int]) -> FloatVector:
         tier = np.full(len(index), np.nan)
         for number, group in enumerate(self.tiers):
-            for name in group:
+            for name in filter(OTHERS.__ne__, group):
                 if not np.isnan(tier[index[name]]):
                     raise ParameterError(f"'{name}' stands twice in the tiers")
                 tier[index[name]] = number
+        last = [number for number, group in enumerate(self.tiers) if OTHERS in group]
+        tier[np.isnan(tier)] = last[0] if last else np.nan
         return tier
 
 

@@ -129,20 +129,20 @@ class Run(RunAccount, Generic[F_co]):
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
-        """The terminal's lines: those of `account_lines`, and then the finding."""
-        return [*self.account_lines(truth), *self.finding.lines(len(self.sites))]
+        """The terminal's lines: `warning_lines`, the finding, and then `account_lines`."""
+        concluded = self.finding.lines(len(self.sites))
+        return [*self.warning_lines(), *concluded, *self.account_lines(truth)]
+
+    def warning_lines(self) -> list[str]:
+        """The terminal's lines on whose rows they are, and on what makes the result doubtful."""
+        whose, warnings = self.finding.of_patients, self.report.warnings
+        lines = ["", f"{whose}, which are counted as such."] if whose else []
+        return [*lines, *([""] if warnings else []), *(f"WARNING: {text}" for text in warnings)]
 
     def account_lines(self, truth: CausalGraph | None = None) -> list[str]:
-        """The terminal's lines beside the finding: doubts, notes, with a true DAG accuracy, cost.
-
-        What makes the result doubtful comes first.
-        """
-        report = self.report
-        whose = self.finding.of_patients
-        lines = ["", f"{whose}, which are counted as such."] if whose else []
-        lines += ["" for _ in report.warnings[:1]]
-        lines += [f"WARNING: {text}" for text in report.warnings]
-        for note in report.notes:
+        """The terminal's lines below the finding: notes, with a true DAG accuracy, cost."""
+        lines: list[str] = []
+        for note in self.report.notes:
             lines += ["", note.title, *shortened(note.lines)]
         if truth is not None:
             lines += self._accuracy(truth).lines

@@ -15,7 +15,13 @@ from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.disclosure import Whose
 from cipherdag.results.account import RunAccount
-from cipherdag.results.sentences import CLOSED, EACH, CountedReleases, dropout_line, release_blocks
+from cipherdag.results.sentences import (
+    EACH,
+    CountedReleases,
+    dropout_line,
+    opens_bits,
+    release_blocks,
+)
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
 AGAIN = "Run again with --bootstrap 100 to see how often each edge comes back."
@@ -67,7 +73,7 @@ def run_page(
     # of the first record of any ledger; none where ledgers stay at the sites
     times = [read_releases(lines[:1])[0].time for lines in run.ledgers.values() if lines]
     unsure = run.parameters.get("bootstrap") == 0 and SAMPLE not in finding.details
-    bit_rounds = sum(map(_opens_bits, run.rounds))
+    bit_rounds = sum(map(opens_bits, run.rounds))
     return render(
         finding.template,
         title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}"
@@ -93,15 +99,11 @@ def run_page(
     )
 
 
-def _opens_bits(report: RoundReport) -> bool:
-    return not CLOSED.isdisjoint(report.kind.split("+"))
-
-
 def _disclosure(run: RunAccount) -> str:
     """Which rounds opened bits and which sums, and how answers were protected, in sentences."""
     of_sums = protection_kind(run.protection).disclosure
-    bits = [report.number for report in run.rounds if _opens_bits(report)]
-    sums = [report.number for report in run.rounds if not _opens_bits(report)]
+    bits = [report.number for report in run.rounds if opens_bits(report)]
+    sums = [report.number for report in run.rounds if not opens_bits(report)]
     if not bits:
         return of_sums
     rest = f" {_in_rounds(sums)} sums over all sites were disclosed. {of_sums}" if sums else ""

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from cipherdag.algorithms.registry import title_of
-from cipherdag.pages.numerals import first_of, size
+from cipherdag.pages.numerals import counted, first_of, size
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.protocol.progress import DropOut
+from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.questions.disclosure import Disclosure, Quantity, Whose, joined, sentences, sums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import (
@@ -22,7 +22,14 @@ from cipherdag.questions.question import (
 )
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.policy.plan_account import printable
-from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, Release, answers
+from cipherdag.sites.record.ledger import (
+    CLOSED_RUN,
+    REFUSAL,
+    RELEASE_KINDS,
+    WAITS,
+    Release,
+    answers,
+)
 
 PHRASES = {kind.name: kind.phrase for kind in RELEASE_KINDS.values()}
 DISCLOSED = {
@@ -118,6 +125,20 @@ def dropout_lines(dropout: DropOut) -> list[str]:
     ]
 
 
+def opens_bits(report: RoundReport) -> bool:
+    """True if a round disclosed bits, and no sum."""
+    return not CLOSED.isdisjoint(report.kind.split("+"))
+
+
+def disclosed_in_brief(rounds: Sequence[RoundReport], protection: str) -> str:
+    """In how many rounds bits were disclosed and in how many sums, in a sentence."""
+    bits, protects = sum(map(opens_bits, rounds)), protection_kind(protection).protects
+    sums_of = "sums over all sites" if protects else "every site's answer, which left in the clear,"
+    counts = ((bits, "bits"), (len(rounds) - bits, sums_of))
+    said = [f"{what} in {counted(count, 'round')}" for count, what in counts if count]
+    return f"Disclosed: {', and '.join(said) or 'nothing'}; no row left a site."
+
+
 @dataclass(frozen=True, slots=True)
 class ReleaseBlock:
     """What some sites sent in common: in sentences, and whether it is more than what all sent."""
@@ -182,7 +203,7 @@ class _Kind(NamedTuple):
 
     def said(self, sent: Sequence[int], declared: Opened) -> str:
         """Say what they are, and who sees what of them; they took so many bytes at each site."""
-        took = " to ".join(size(each) for each in sorted({min(sent), max(sent)}))
+        took = " to ".join(dict.fromkeys(map(size, (min(sent), max(sent)))))
         if self.values and not self.kind.startswith("schema-digest"):
             bits = CLOSED & set(self.kind.split("+"))
             unit = "bits of all sites together" if bits else "values"
@@ -250,4 +271,29 @@ def release_sentence(record: Release, declared: Opened) -> str:
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
     kind = _Kind(_rounds([record]), record.kind, record.protection, record.sites, record.values)
     when = f"{kind.rounds.capitalize()}, {title_of(record.algorithm)}"
-    return f"{when}: {kind.said([record.bytes], declared)}"
+    why = f" {record.question[0].upper()}{record.question[1:]}." if _says_why(record) else ""
+    return f"{when}: {kind.said([record.bytes], declared)}{why}"
+
+
+def _says_why(record: Release) -> bool:
+    return record.kind == REFUSAL and bool(record.question)
+
+
+def release_runs(records: Iterable[Release]) -> list[str]:
+    """A site's ledger with a line for each run: what it was, how much left, and how it ended."""
+    runs: dict[str, list[Release]] = {}
+    for record in records:
+        runs.setdefault(record.session, []).append(record)
+    return [_run_line(session, run) for session, run in runs.items() if session]
+
+
+def _run_line(session: str, run: Sequence[Release]) -> str:
+    why = [record.question for record in run if _says_why(record)]
+    ends = {CLOSED_RUN: "finished", WAITS: "waited for a decision here", REFUSAL: "refused"}
+    end = "finished" if CLOSED_RUN in {record.kind for record in run} else ends.get(run[-1].kind)
+    said = f"{end or 'not finished'}{f': {why[-1]}' if why and end == 'refused' else ''}"
+    rounds = counted(len({record.round for record in run} - {0}), "round")
+    sent = f"{counted(len(run), 'record')}, {rounds}, {size(sum(each.bytes for each in run))}"
+    when = f"{run[0].time[:16].replace('T', ' ')} UTC"
+    title = next((title_of(each.algorithm) for each in run if each.algorithm), "no plan")
+    return f"Run {session[:8]}, {when}, {title}: {sent}; {said}."

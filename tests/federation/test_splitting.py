@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import Federation, FedFCI, FedPC
-from cipherdag.errors import ParameterError
+from cipherdag import Effect, Federation, FedFCI, FedPC, Policy
+from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.federation.site import split_rows
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
@@ -82,3 +82,23 @@ def test_an_algorithm_is_one_or_the_name_of_one():
     federation = Federation.split(pd.DataFrame({"a": [0.0, 1.0, 3.0, 2.0] * 9}), 3)
     with pytest.raises(ParameterError, match="an algorithm or its name is needed, not 3"):
         federation.run(3)
+
+
+@pytest.mark.parametrize("made", ["simulated", "split"])
+def test_a_policy_that_names_no_questions_allows_what_none_does(made):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(60.0, 9.0, 600), "arm": rng.choice(["a", "b"], 600)})
+    rows["cost"] = rows["age"] + (rows["arm"] == "b") + rng.normal(size=600)
+    asked = Effect(treatment="arm", outcome="cost", adjust="age")
+
+    def over(**limits):
+        if made == "split":
+            return Federation.split(rows, 3, device="cpu", **limits).run(asked).finding
+        data = {name: rows[k::3] for k, name in enumerate("xyz")}
+        return Federation.simulate(data, device="cpu", **limits).run(asked).finding
+
+    assert over(policy=Policy(min_cell_size=1)).sets[0].contrasts
+    assert over(policy=Policy()).decisions == over().decisions
+    named = Policy(min_cell_size=1, questions=Policy().questions - {"edge-votes"})
+    with pytest.raises(PolicyRefusedError, match="effect-sums"):
+        over(policy=named)

@@ -20,11 +20,12 @@ from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.errors import CohortError, DifferencingError, ParameterError, PolicyRefusedError
 from cipherdag.federation import connected
 from cipherdag.protocol.engines.engine import LocalEngine
-from cipherdag.protocol.messages import DENIED
+from cipherdag.protocol.messages import AWAITS, DENIED
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.approvals import Person
+from cipherdag.sites.session import serving
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.table.schema import Schema
@@ -43,6 +44,7 @@ class Deployment:
         self.waits = 0
         self.calls = 0
         self.people = []
+        self.invites = []
         self.share = folder / "share"
         self.share.mkdir()
         self.coordinator = CoordinatorFolder.create(
@@ -67,7 +69,17 @@ class Deployment:
     def engine(self, *_, **__):
         """In the place of FLARE or files."""
         self.calls += 1
-        yield LocalEngine({name: kept.handle for name, kept in self.kept.items()})
+        yield LocalEngine({name: self._heard_by(name) for name in self.kept})
+
+    def _heard_by(self, name):
+        """The site's answers; invitations of the north are kept."""
+
+        def handle(operation, message):
+            if (operation, name) == ("invite", "north") and message not in self.invites:
+                self.invites.append(message)
+            return self.kept[name].handle(operation, message)
+
+        return handle
 
     def sleep(self, _):
         """While the coordinator waits, the next of the people acts."""
@@ -249,10 +261,8 @@ def test_a_waiting_plan_is_logged_once_and_again_as_it_begins(deployment, logged
     assert re.search(r" run [0-9a-f]{8} does not begin yet: ", line)
     assert "the run waits until a person of this site approves it" in line
     assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
-    left = deployment.site("north", "releases")
-    assert re.search(
-        r"the plan waits for a decision of this site \(\d+ B\)\. \(\d+ times\)\n", left
-    )
+    left = deployment.site("north", "releases", "--details")
+    assert left.count("the plan waits for a decision of this site") == 1  # of seven times
     assert "refusal" not in left
     after = logged()[1:]
     assert re.search(r"\d+ times more in \d+ s: run [0-9a-f]{8} does not begin yet: ", after[0])
@@ -260,6 +270,77 @@ def test_a_waiting_plan_is_logged_once_and_again_as_it_begins(deployment, logged
         *["begins: fedpc"] * 3,
         *["has ended"] * 3,
     ]
+
+
+def test_a_coordinator_asks_each_second_or_as_slowly_as_answers_come(monkeypatch):
+    """Seconds that pass are counted here, so that a slow machine changes nothing."""
+    now, pauses, takes = [0.0], [], iter([0.2, 0.0, 7.0, 0.1])
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+
+    def opened():
+        now[0] += next(takes)
+        raise PolicyRefusedError(DENIED if len(pauses) == 3 else AWAITS, site="west")
+
+    monkeypatch.setattr(connected, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    waiting = SimpleNamespace(approval_s=3600.0)
+    with pytest.raises(PolicyRefusedError, match=DENIED):
+        connected.ConnectedFederation._open(waiting, SimpleNamespace(open=opened))
+    assert pauses == pytest.approx([1.0, 1.0, 7.0])
+
+
+def test_a_coordinator_that_only_asks_fills_no_ledger(deployment):
+    """Two plans that wait by turns are written down by turns, until the site falls silent."""
+    answers = {}
+    for seed in (1, 2):
+        deployment.run(*RUN, "--seed", seed, "--wait-for-approval", 0, code=3)
+    kept, path = deployment.kept["north"], deployment.sites["north"].ledger_path
+    before = len(path.read_text("utf-8").splitlines())
+    for number in range(150):
+        answers[number] = kept.handle("invite", deployment.invites[0])
+    assert len(path.read_text("utf-8").splitlines()) == before + 1
+    assert {*answers.values()} == {answers[0]}
+    turns = [kept.handle("invite", deployment.invites[k % 2]) for k in range(150)]
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) <= before + serving.MOST_IN_VAIN
+    assert turns[-1] == b""
+
+
+def test_what_became_of_every_plan_is_said_in_a_line_each(deployment, tmp_path):
+    """One is carried out, one is denied, and the policy refuses one, whose reason is said."""
+    deployment.people = [lambda: deployment.approve(*SITES)]
+    deployment.run(*RUN)
+    done = json.loads(deployment.site("north", "status", "--json"))["runs"][0]["session"][:8]
+    assert f"run {done}  finished" in deployment.site("north", "status")
+    deployment.run(*RUN, "--seed", 1, "--wait-for-approval", 0, code=3)
+    denied = deployment.asked("north")
+    deployment.site("north", "deny", denied, "--why", WHY)
+    deployment.run("run", "fedpc", "--purpose", PURPOSE, "--reveal", "sums", code=3)
+    status = deployment.site("north", "status")
+    assert f"run {done}  finished" in status
+    assert f"run {denied}  denied" in status
+    (refused,) = re.findall(
+        r"^refused plans +run (\w{8}) of .*, fedpc: (.+)$", status, re.MULTILINE
+    )
+    assert "policy" in refused[1]
+    lines = deployment.site("north", "releases").splitlines()
+    assert [line.split(",")[0] for line in lines[:-1]] == [
+        f"Run {each}" for each in (done, denied, refused[0])
+    ]
+    ends = [line.rpartition("; ")[2] for line in lines[:-1]]
+    assert ends[0] == "finished."
+    assert ends[2] == f"refused: {refused[1]}."
+    assert re.search(r"FedPC: \d+ records, \d+ rounds, [\d.]+ kB; finished", lines[0])
+    folded = deployment.site("north", "releases", done)
+    whole = deployment.site("north", "releases", "--details")
+    assert folded.splitlines()[0] in whole
+    assert len(lines) < len(folded.splitlines()) < len(whole.splitlines())
+    assert refused[1][1:] in whole
+    code, shown = call(["audit", "show", str(deployment.sites["north"].path)])
+    assert code == 0
+    assert whole.strip() in shown
 
 
 def test_who_waits_for_people_is_told_once_which_site(deployment, caplog):
@@ -289,7 +370,8 @@ def test_a_decided_plan_is_shown_in_short_and_in_full_if_asked(deployment):
     assert WHY in whole
     assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
     deployment.site("north", "status", "ffffffff", code=2)
-    left = deployment.site("north", "releases")
+    assert "waited for a decision here" in deployment.site("north", "releases")
+    left = deployment.site("north", "releases", session)
     assert "Set-up, FedPC: word that the plan waits for a decision of this site (" in left
 
 

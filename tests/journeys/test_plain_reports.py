@@ -7,6 +7,11 @@ import golden_runs
 import pytest
 from documents import ROOT
 
+from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.questions.disclosure import sentences
+from cipherdag.results.sentences import COUNTS_FIRST, DISCLOSED, SOME_ADD_NOTHING
+from cipherdag.sites.record.ledger import RELEASE_KINDS
+
 _SPEC = importlib.util.spec_from_file_location("plain_words", ROOT / "docs" / "plain_words.py")
 plain_words = importlib.util.module_from_spec(_SPEC)
 LINES = (
@@ -78,3 +83,12 @@ def test_a_report_is_plain(line):
     assert len(blocks) > 20
     read = [s for text, whole in blocks for s in plain_words.sentences(text, whole=whole)]
     assert list(plain_words.faults(line, read)) == []
+
+
+def test_what_a_ledger_says_of_each_release_is_plain():
+    said = [text for kind in RELEASE_KINDS.values() for text in (f"{kind.phrase}.", kind.seen)]
+    said += [text for kinds in DISCLOSED.values() for text in sentences(kinds)]
+    said += [COUNTS_FIRST, SOME_ADD_NOTHING, *(each.left for each in PROTECTIONS.values())]
+    read = [each for text in said for each in plain_words.sentences(text, whole=True)]
+    assert len(read) > 50
+    assert list(plain_words.faults("ledgers", read)) == []

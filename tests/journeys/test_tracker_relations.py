@@ -257,6 +257,10 @@ def test_copied_rows_are_pointed_out(caplog):
     assert "several times" in look(pd.concat([rows, rows[:60]]), caplog)[1]
     assert "several times" not in look(rows, caplog)[0]
     assert "several times" not in look(coins, caplog)[0]
+    logged, drafted = look(pd.concat([rows, rows[:4]]), caplog)
+    assert "4 of 304 rows repeat another" in logged
+    assert "several times" in drafted
+    assert "304" not in drafted  # a draft may leave
 
 
 @pytest.mark.parametrize("own", [FedBOSS(), FedPC(), FedFCI()])

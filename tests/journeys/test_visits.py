@@ -405,3 +405,6 @@ def test_visits_that_are_counted_are_all_or_said_to_be_complete():
     effect = Effect(treatment="sex", outcome="sodium")
     said = "1,770 complete visits of 177 patients"
     assert federation.run(effect).finding.of_patients == said
+    described = federation.run(Describe())
+    assert " visits, of which 1,770 miss no value, by 177 patients, of" in str(described)
+    assert str(described).count("patients") == 1

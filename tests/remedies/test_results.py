@@ -1,5 +1,6 @@
 """What a command about a result, a ledger or a stopped run advises is typed, and it works."""
 
+import json
 import re
 import shlex
 
@@ -188,7 +189,9 @@ def test_schemas_that_differ_are_merged(call, typed, table, tmp_path, monkeypatc
 
 
 @pytest.mark.follows(
-    "Write all tiers into the file of --tiers.", "Save it as UTF-8, and name the file."
+    "Write all tiers into the file of --tiers.",
+    "Save it as UTF-8, and name the file.",
+    "Name a file that is there, or columns: age,sex.",
 )
 def test_tiers_are_all_in_one_file(call, typed, table, tmp_path):
     known, tiers = tmp_path / "known.toml", tmp_path / "tiers.csv"
@@ -201,9 +204,12 @@ def test_tiers_are_all_in_one_file(call, typed, table, tmp_path):
     assert "UTF-8" in typed(*words, "--tiers", tiers)
     tiers.write_text("variable,tier\na,1\n", "utf-8")
     assert call(*words, "--force", "--tiers", tiers)[0] == 0
+    remedy = typed(*words, "--force", "--tiers", tiers.with_name("tires.csv"))
+    shape = listed(remedy, "columns: ")
+    assert call(*words, "--force", "--tiers", ",".join(["a", "b"][: len(shape)]))[0] == 0
 
 
-@pytest.mark.follows("See the parameter's range in `cipherdag COMMAND --help-all`.")
+@pytest.mark.follows("Change what is named; `cipherdag COMMAND --help-all` says what there is.")
 def test_the_range_of_a_parameter_stands_in_the_help(call, typed, table, tmp_path):
     words = simulate(table, tmp_path / "out")
     remedy = typed(*words, "--evidence", "pooled", "--test", "kci")
@@ -247,3 +253,94 @@ def test_a_run_that_no_command_line_repeats_is_asked_for_again(call, typed, tmp_
     words = COMMAND.search(remedy)[1].replace("...", "again").split()
     code, _, said = call(*words, "--alpha", "0.05", "--dir", tmp_path)
     assert (code, "no coordinator's folder" in said) == (4, True)
+
+
+def _chain(rows=1800):
+    """A file whose columns cause each other in a row: age, bmi, sugar; and a coin."""
+    rng = np.random.default_rng(4)
+    age = rng.normal(60.0, 12.0, rows)
+    bmi = 26.0 + 0.2 * (age - 60.0) + rng.normal(0.0, 3.0, rows)
+    sugar = 100.0 + 2.0 * (bmi - 26.0) + rng.normal(0.0, 6.0, rows)
+    return pd.DataFrame(
+        {"age": age, "bmi": bmi, "sugar": sugar, "sex": rng.choice(["f", "m"], rows)}
+    )
+
+
+@pytest.mark.follows(
+    "No command is needed. To see whether the rows agree: `{}`.",
+    "It is the other way round: `cipherdag effect {} {}`.",
+)
+@pytest.mark.parametrize("algorithm", ["fedpc", "fedboss"])
+def test_an_effect_of_0_comes_with_what_can_be_run(typed, call, tmp_path, algorithm):
+    data, folder = tmp_path / "rows.csv", tmp_path / "folder"
+    _chain().to_csv(data, index=False)
+    known = ["--forbid", "bmi", "age", "--forbid", "sugar", "bmi", "--forbid", "sugar", "age"]
+    assert call(*simulate(data, folder, algorithm), *known)[0] == 0
+    asked = ("effect", folder, "--of")
+    for pair in (("sugar", "--on", "age"), ("sex", "--on", "bmi")):
+        remedy = typed(*asked, *pair)
+        assert remedy.startswith("No command is needed")
+        code, said, error = call(*shlex.split(COMMAND.search(remedy)[1]), "--json")
+        assert code == 0, error
+        effect = json.loads(said.splitlines()[-1])["result"]["sets"][0]["contrasts"][0]
+        assert effect["low"] < 0.0 < effect["high"], effect
+    turned = COMMAND.search(typed(*asked, "bmi", "--on", "age"))[1]
+    assert turned.endswith("--of age --on bmi")
+    assert call(*shlex.split(turned))[0] == 0
+
+
+@pytest.mark.follows("Write `parent,child` into the first line, and below it a line like age,bmi")
+@pytest.mark.parametrize("drawn", ["dag {\na -> b\n}\n", "digraph g {a -> b}", "a -> b\n"])
+def test_a_graph_of_another_program_is_written_as_a_csv(typed, call, table, tmp_path, drawn):
+    file = tmp_path / "drawn.csv"
+    file.write_text(drawn, "utf-8")
+    words = ["simulate", "graphcheck", table, "--device", "cpu", "--graph", file]
+    _, _, said = call(*words)
+    assert ("of DAGitty or Graphviz" in said) == ("{" in drawn)
+    remedy = typed(*words)
+    header, example = re.search(r"`(\S+)` into .* a line like (\S+) for", remedy).groups()
+    lines = [example.replace("age", a).replace("bmi", b) for a, b in ("ab", "bc")]
+    file.write_text("\n".join([header, *lines]), "utf-8")
+    code, _, error = call(*words)
+    assert code == 0, error
+
+
+@pytest.mark.follows("Leave out adjust, or graph: on the command line --adjust or --graph.")
+def test_a_graph_and_a_set_to_adjust_for_are_one_too_many(typed, call, table, tmp_path):
+    graph = tmp_path / "graph.csv"
+    graph.write_text("parent,child\na,b\nc,a\nc,b\n", "utf-8")
+    options = {"--graph": graph, "--adjust": "c"}
+    words = ["simulate", "effect", table, "--treatment", "a", "--outcome", "b"]
+    words += ["--min-cell-size", "1"]
+    left_out = OPTION.findall(typed(*words, *[each for pair in options.items() for each in pair]))
+    assert {*left_out} == {*options}
+    for option in left_out:
+        (stays,) = options.keys() - {option}
+        code, _, error = call(*words, stays, options[stays])
+        assert code == 0, error
+
+
+@pytest.mark.follows("Say in schema.toml which codes are the event")
+def test_a_third_code_of_an_event_counts_as_one_of_two(typed, call, tmp_path):
+    rng = np.random.default_rng(1)
+    data, schema = tmp_path / "rows.csv", tmp_path / "schema.toml"
+    rows = pd.DataFrame({"days": rng.exponential(300.0, 600).round() + 1.0})
+    rows["status"] = rng.choice([0, 1, 2], 600, p=[0.4, 0.4, 0.2])
+    rows.to_csv(data, index=False)
+    call("schema", "infer", data, "--out", schema)
+    words = ["simulate", "survival", data, "--time", "days", "--event", "status"]
+    remedy = typed(*words, "--schema", schema)
+    two, censored, counted = re.search(
+        r"(categories = \S+ \S+) with (synonyms = \{.*?\}) .*, (\{.*?\}) as", remedy
+    ).groups()
+    text, events = schema.read_text("utf-8"), {}
+    for counts_as, other in (("none", censored), ("event", f"synonyms = {counted}")):
+        wrong = 'categories = ["0", "1", "2"]'
+        assert wrong in text
+        schema.write_text(text.replace(wrong, f"{two}\n{other}"), "utf-8")
+        code, said, error = call(*words, "--schema", schema, "--min-cell-size", "1")
+        assert code == 0, error
+        events[counts_as] = int(re.search(r"(\d+) events", said)[1])
+    # those after the last bin of time are not counted
+    assert 0.9 < events["none"] / (rows["status"] == 1).sum() <= 1.0
+    assert 0.9 < events["event"] / (rows["status"] > 0).sum() <= 1.0

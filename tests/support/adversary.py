@@ -13,7 +13,7 @@ from site_logs import refused
 
 from cipherdag.federation import in_process
 from cipherdag.federation.simulated import Federation
-from cipherdag.federation.simulated import _default_policy as default_policy
+from cipherdag.federation.simulated import _in_one_process as policy_here
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import decode, encode, pack
 from cipherdag.program.program import Program
@@ -63,7 +63,7 @@ def patients(rows, seed):
 
 
 def hospitals(protection="masking", policy=None, rows=ROWS):
-    own, sites = policy or default_policy(protection), loaded(tuple(rows)).sites
+    own, sites = policy or policy_here(None, protection), loaded(tuple(rows)).sites
     sites = tuple(replace(site, policy=own) for site in sites)
     return Federation(sites=sites, protection=protection, device="cpu")
 

@@ -25,6 +25,7 @@ from cipherdag.findings.doubts import (
 from cipherdag.findings.edge_table import undone_warnings
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph, LearntPAG
+from cipherdag.findings.order_in_time import order_report
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
 from cipherdag.graphs.knowledge import given_of
 from cipherdag.graphs.relations import MOST_SHOWN
@@ -261,4 +262,5 @@ def report_on_tests(conclusion: LearntGraph | LearntPAG, evidence: str) -> Repor
         report += conclusion.confidences.report(conclusion.graph)
     report += Report(warnings=untested_warnings(conclusion.details))
     report += Report(warnings=tuple(curve_warnings(conclusion.details)))
+    report += order_report(conclusion.graph.nodes, conclusion.graph.edges)
     return report + unresolved_report(conclusion.details)

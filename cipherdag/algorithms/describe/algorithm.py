@@ -24,10 +24,10 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.parameters import row_bound
 from cipherdag.findings.description import ColumnSummary, Description
-from cipherdag.findings.doubts import DIFFERING, this_site_report
+from cipherdag.findings.doubts import DIFFERING, MOST_NAMED, this_site_report
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels import TablePanel
-from cipherdag.pages.numerals import shown
+from cipherdag.pages.numerals import first_of, shown
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.disclosure import Disclosure, joined
 from cipherdag.questions.encodings import pack_integers
@@ -50,16 +50,16 @@ normal distribution, 0.2 where one in fifty is a hundred times as large."""
 
 
 def remarks(description: Description) -> tuple[tuple[str, str], ...]:
-    """Columns, each with one thing that is odd about it; in the order of the columns."""
+    """What is odd, each with the columns it is said of; in the order of the columns."""
     differing = {row["variable"]: row for row in description.details.get(DIFFERING, ())}
-    return tuple(
-        (name, said)
-        for name, summary in description.columns.items()
+    columns_of: dict[str, list[str]] = {}
+    for name, summary in description.columns.items():
         for said in (
             *_of_column(summary, description.rows),
             *_between_sites(differing.get(name, {})),
-        )
-    )
+        ):
+            columns_of.setdefault(said, []).append(name)
+    return tuple((first_of(names, MOST_NAMED), said) for said, names in columns_of.items())
 
 
 def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
@@ -70,8 +70,8 @@ def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
         )
     if summary.far:
         yield (
-            "a few values of a site lie ten times as far from its middle as all others: typing "
-            "errors, or another unit?"
+            "a few values of a site lie ten times as far from its middle as all others, as typing "
+            "errors, another unit or codes for missing values do"
         )
     if summary.n_rows is None:
         yield "withheld: too few sites have enough values"

@@ -143,6 +143,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             require(
                 query is None and not self.adjust,
                 "the graph says what to adjust for: give no other",
+                remedy="Leave out adjust, or graph: on the command line --adjust or --graph.",
             )
             query = CausalGraph.loads(self.graph).identify(self.treatment, self.outcome)
             for name in ("graph", "treatment", "outcome"):

@@ -24,6 +24,7 @@ from cipherdag.findings.doubts import (
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.graph_finding import SAMPLE
+from cipherdag.findings.order_in_time import order_report
 from cipherdag.findings.panels import HeatMap, Panel
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
@@ -190,6 +191,7 @@ def reported(conclusion: LearntGraph, *, pooled: bool) -> Report:
     report = Report(panels=panels, notes=(note,), limits=limits, steps=steps)
     report += differences_report(details, taken if mixes else "")
     report += Report(warnings=tuple(curve_warnings(details)))
+    report += order_report(conclusion.graph.nodes, conclusion.graph.edges)
     if conclusion.confidences is not None:
         report += conclusion.confidences.report(conclusion.graph)
     return report

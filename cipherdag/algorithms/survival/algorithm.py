@@ -243,7 +243,10 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         )
         require(
             categories[event] == 2,  # noqa: PLR2004
-            f"event names '{self.event}', which does not have two categories in the schema",
+            f"event names '{self.event}', a column of {categories[event] or 'numbers and no'} "
+            "categories in the schema, where two are needed: an event, and none",
+            remedy='Say in schema.toml which codes are the event: categories = ["0", "1"] with '
+            'synonyms = { "0" = ["2"] } counts 2 as no event, { "1" = ["2"] } as the event.',
         )
         require(
             by == -1 or 1 <= categories[by] <= MOST_GROUPS,

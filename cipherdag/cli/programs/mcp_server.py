@@ -95,20 +95,10 @@ class ReadOnly:
         Args:
             folder: A site's folder, or the folder of a result.
         """
-        from cipherdag.audit.auditing import site_ledger, verify
-        from cipherdag.results.folder import declared_in, read_folder_releases
-        from cipherdag.results.sentences import release_history, release_lines
-        from cipherdag.sites.record.ledger import read_releases
-        from cipherdag.sites.study.site_folder import SiteFolder
+        from cipherdag.audit.auditing import verify, what_left
 
         target = self.served.folder(folder)
-        site = SiteFolder(target)
-        if site.settings_path.exists():
-            if not site.study_path.exists():
-                raise OutputError(f"{folder} is not activated: nothing can have left it")
-            said = release_history(read_releases(site_ledger(site)[0]), site.declared)
-        else:
-            said = release_lines(read_folder_releases(target), declared_in(target))
+        said = what_left(target)
         records = {check.head.site: check.head.records for check in verify(target)}
         return {"verified": True, "records": records, "sentences": said}
 

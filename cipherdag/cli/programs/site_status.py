@@ -10,9 +10,12 @@ from cipherdag.pages.language import ENGLISH
 if TYPE_CHECKING:
     from cipherdag.pages.language import Language
     from cipherdag.protocol.plan import Plan
+    from cipherdag.sites.record.ledger import Release
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
+REFUSED = "refused plans"
+_MOST_REFUSED = 5
 WAITS = "WAITS"
 _DENIED = "Denied because:"
 _WHO_AND_WHY = 2  # lines of an account
@@ -33,6 +36,7 @@ def site_state(folder: SiteFolder, code: str | None = None) -> dict[str, Any]:
         "code": pairing_code(identity_fingerprint),
         "fingerprint": identity_fingerprint.upper(),
         "started": is_locked(folder.path / START_LOCK),
+        **_refused_plans(folder),
         **_study_status(active),
         **_engine_status(folder),
         "found": BitBudget(folder.policy(), folder.bits_path).sentence(),
@@ -46,8 +50,8 @@ def status_lines(
     """The state of a site in words; a plan that does not wait is cut to who asked and why."""
     width = max(map(len, state))
     for key, value in state.items():
-        if key != "runs":
-            yield f"{key:<{width}}  {_in_words(value)}"
+        for said in value if key == REFUSED else [_in_words(value)] * (key != "runs"):
+            yield f"{key:<{width}}  {said}"
     for run in state["runs"]:
         waits = run["state"] == WAITS
         yield ""
@@ -126,12 +130,12 @@ def _summary(
 def _asked_runs(folder: SiteFolder, say: Language) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
     from cipherdag.sites.policy.plan_account import differences
+    from cipherdag.sites.record.ledger import CLOSED_RUN
     from cipherdag.sites.study.doctor import question_of_visits
 
+    ended = {each.session for each in _releases(folder) if each.kind == CLOSED_RUN}
     approvals = folder.approvals()
     asked = approvals.runs()
-    if not asked:
-        return []
     rows = []
     unanswered = question_of_visits(folder, say) if any(map(approvals.waits, asked)) else []
     for run in asked:
@@ -149,6 +153,8 @@ def _asked_runs(folder: SiteFolder, say: Language) -> list[dict[str, Any]]:
             decision += [*unanswered, approvals.deadline(run, say)]
         elif state == "waits":
             state = "expired"
+        elif run.session in ended:
+            state = "finished"
         rows.append(
             {
                 "session": run.session,
@@ -162,6 +168,28 @@ def _asked_runs(folder: SiteFolder, say: Language) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _refused_plans(folder: SiteFolder) -> dict[str, list[str]]:
+    """The last plans that the site refused by itself, and why; those that a person denied wait."""
+    from cipherdag.protocol.messages import DENIED
+    from cipherdag.sites.record.ledger import REFUSAL
+
+    why = {
+        each.session: f"run {each.session[:8]} of {each.time[:16]}, {each.algorithm}: "
+        f"{each.question}"
+        for each in _releases(folder)
+        if each.kind == REFUSAL and each.question not in ("", DENIED)
+    }
+    return {REFUSED: [*why.values()][-_MOST_REFUSED:]} if why else {}
+
+
+def _releases(folder: SiteFolder) -> list[Release]:
+    """The records of the site's ledger, which `site check` verifies."""
+    from cipherdag.sites.record.ledger import ledger_lines, read_releases
+
+    path = folder.ledger_path
+    return read_releases(ledger_lines(path.read_text("utf-8"))) if path.exists() else []
 
 
 def _engine_status(folder: SiteFolder) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from cipherdag.sites.drafts.column_values import ColumnValues, column_values, co
 from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import parse_number
+from cipherdag.sites.table.repeated_rows import FEWEST_KINDS, repeated_rows, row_marks
 from cipherdag.sites.table.schema import PERSONS
 from cipherdag.sites.table.site_table import SiteTable
 
@@ -29,15 +30,8 @@ BEYOND_CHANCE = 6.0
 """Standard deviations, of independent rows, beyond which it is none of chance: once in 10^9."""
 PIECES = 20
 """By how many pieces of a column in order the others' trend along it is taken out."""
-MOST_REPEATED = 0.01
-"""Share of rows that may repeat others where numbers tell rows from each other."""
-MOSTLY_DISTINCT = 0.8
-FEWEST_KINDS = 20
-"""Different rows from which on it is no chance that each stands there twice, or three times."""
 FEW_SHOWN = 5
-MISSING = float(np.finfo(np.float64).max)
-FACTOR = np.uint64(0xBF58476D1CE4E5B9)
-"""Odd, so that no two numbers of 64 bits have one product (Steele et al., SplitMix, 2014)."""
+COPIES = "rows that stand there several times"
 
 
 def row_suspicions(table: SiteTable) -> list[Suspicion]:
@@ -62,19 +56,9 @@ def _few(table: SiteTable) -> Iterator[Suspicion]:
 
 def _equal(table: SiteTable) -> Iterator[Suspicion]:
     """Rows that stand there several times."""
-    _, first, times = np.unique(_marks(table), return_index=True, return_counts=True)
-    each = int(np.gcd.reduce(times))
-    distinguishable = table.values is not None and any(
-        len(np.unique(entry)) > MOSTLY_DISTINCT * len(first)
-        for entry in table.values[first].T
-        if not np.isnan(entry).any()
-    )
-    repeats = table.rows - len(first)
-    if (each > 1 and len(first) >= FEWEST_KINDS) or (
-        distinguishable and repeats > max(FEWEST_KINDS, MOST_REPEATED * table.rows)
-    ):
+    if repeated_rows(table).copied:
         yield Suspicion(
-            "rows that stand there several times",
+            COPIES,
             "Rows stand there several times, as if copied; every copy counts as another case.",
             "If they are copies, keep one of each.",
         )
@@ -87,7 +71,7 @@ def same_rows(tables: Sequence[tuple[str, SiteTable]]) -> list[Suspicion]:
     """
     holders: dict[bytes, list[str]] = {}
     for name, table in tables:
-        marks = _marks(table)
+        marks = row_marks(table)
         if len(np.unique(marks)) >= FEWEST_KINDS:
             marks = np.sort(marks)
         elif table.rows < FEWEST_KINDS:
@@ -102,17 +86,6 @@ def same_rows(tables: Sequence[tuple[str, SiteTable]]) -> list[Suspicion]:
         for names in holders.values()
         if len(names) > 1
     ]
-
-
-def _marks(table: SiteTable) -> NDArray[np.uint64]:
-    """A number for each row, shape (n,), equal for equal rows and hardly for others."""
-    digests = np.zeros(table.rows, dtype=np.uint64)
-    for part in (table.codes, table.values):
-        for column in () if part is None else part.T:
-            bits = np.nan_to_num(column.astype(np.float64), nan=MISSING) + 0.0  # -0 is 0
-            digests = (digests ^ bits.view(np.uint64)) * FACTOR
-            digests ^= digests >> np.uint64(29)
-    return digests
 
 
 def _serial(table: SiteTable) -> Iterator[Suspicion]:

@@ -84,15 +84,15 @@ _KINDS = (
     ),
     ReleaseKind(
         "mask-seeds",
-        "the seed of the answer's own mask, so that the sum can be read",
+        "the seed of a mask that this answer alone has, so that the sum can be read",
         "The answer also has masks in common with other sites. These still hide it, and cancel "
-        "only in the sum. Its own mask protects it if a site leaves.",
+        "only in the sum. The mask that it alone has protects it if a site leaves.",
         operations=("unmask",),
     ),
     ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
     ReleaseKind(
         "opened-sum",
-        "the opened sum over all sites",
+        "the disclosed sum over all sites",
         "It is the sum over {sites} sites, which everybody in the run sees.",
         operations=("open",),
     ),
@@ -103,8 +103,8 @@ _KINDS = (
         "last message holds the bits, which everybody sees.",
         operations=("secure",),
     ),
-    ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
-    ReleaseKind("verdict-shares", "shares of the verdicts, in an earlier revision"),
+    ReleaseKind("blinded-sum", "the disclosed sum over all sites, blinded, in an earlier revision"),
+    ReleaseKind("verdict-shares", "shares of bits, in an earlier revision"),
     ReleaseKind(
         CLOSED_RUN,
         "fingerprints (SHA-256) of the result and of its ledger",
@@ -112,7 +112,11 @@ _KINDS = (
         operations=("finish",),
     ),
     ReleaseKind(REFUSAL, "a refusal"),
-    ReleaseKind(WAITS, "word that the plan waits for a decision of this site"),
+    ReleaseKind(
+        WAITS,
+        "word that the plan waits for a decision of this site",
+        "It leaves each time that the coordinator asks, and is written down once.",
+    ),
     ReleaseKind(REPEAT, "a reply that was sent before, once more"),
     ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
     ReleaseKind(ENGINE_START, "a start of the process that carries messages; nothing left"),
@@ -142,7 +146,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         sites: Size of the cohort whose sum is all that becomes visible.
         digest: Digest of the question; where the record closes a run, of the sums the site keeps.
         previous: Hash of the record before.
-        question: The question in words, where this answers one.
+        question: The question in words, where this answers one; or why a plan was refused.
     """
 
     line: int
@@ -216,6 +220,11 @@ class Ledger:
     def last(self) -> SignedRelease | None:
         """The last record; None where there is none."""
         return msgspec.json.decode(self._lines[-1], type=SignedRelease) if self._lines else None
+
+    def ends_with(self, kind: str, content: bytes) -> bool:
+        """Whether the last record is of this kind, and of this very content."""
+        said = None if self.last is None else (self.last.release.kind, self.last.release.content)
+        return said == (kind, hashlib.sha256(content).hexdigest())
 
     def holds(self, record: str) -> bool:
         """Whether the ledger has a record of this hash, in hexadecimal."""

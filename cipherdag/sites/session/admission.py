@@ -285,11 +285,13 @@ def recorded(
     *,
     kind: str = "",
     ready: Ready | None = None,
+    why: str = "",
 ) -> bytes:
     """The reply, once it stands in the ledger; nothing where it cannot stand there.
 
     ``kind`` is what the reply is, if not the answer: ``refusal`` or ``repeat``. ``ready`` is the
-    reply that ends the set-up: it shows positions of labels and relations.
+    reply that ends the set-up: it shows positions of labels and relations. ``why`` says why a plan
+    is refused.
     """
     plan = message.content if isinstance(message.content, Plan) else session.plan
     rounds, in_round = session.rounds, message.operation in REPLIES.keys() - {*SET_UP}
@@ -312,7 +314,7 @@ def recorded(
             values=values,
             sites=len(round_.declared.sites) if round_ is not None else 0,
             digest=digest,
-            question=question,
+            question=question or why,
         )
     except OutputError as error:
         log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough

@@ -225,7 +225,10 @@ class SiteRuntime:
         body = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", body)
         kind = WAITS if text in WAITING else REFUSAL
-        return recorded(self.ledger, reply, message, self._current, kind=kind)
+        if kind == WAITS and self.ledger.ends_with(kind, reply):
+            return reply  # the same word, asked for again each second: it stands there
+        why = text if (kind, message.operation) == (REFUSAL, "invite") else ""
+        return recorded(self.ledger, reply, message, self._current, kind=kind, why=why)
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         key, name = self._profile.identity, self._profile.name

@@ -182,6 +182,7 @@ class KeptSite:
         self._read: list[tuple[int, int]] = []
         self._heard = time.monotonic()
         self._in_vain: deque[float] = deque(maxlen=MOST_IN_VAIN)
+        self._last_line = 0
         self._unheard = 0
         self.held = lock(folder / ".lock", wait_s=lock_wait_s)
         try:
@@ -214,9 +215,12 @@ class KeptSite:
                 reply = self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
             else:
                 reply = self._answered(self._open, incoming, message)
-            last = self._open.ledger.last if self._open and self._open.ledger else None
+            ledger = self._open.ledger if self._open else None
+            last = ledger.last if ledger else None
             if last is not None and last.release.kind in (REFUSAL, REPEAT, WAITS):
-                self._in_vain.append(self._heard)
+                written = last.release.line != self._last_line
+                self._in_vain.extend([self._heard] * written)
+            self._last_line = 0 if last is None else last.release.line
             return reply
 
     def _crowded(self) -> bool:

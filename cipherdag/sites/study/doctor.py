@@ -2,7 +2,8 @@
 
 Leaks:
     Nothing leaves the site but a connection to the coordinator. Findings name columns and limits,
-    for the site's own screen, and never a value of the data or a number of rows with one.
+    for the site's own screen, and never a value of the data or a number of rows with one. How many
+    rows repeat another is said there, too.
 """
 
 import os
@@ -23,7 +24,7 @@ from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
 from cipherdag.sites.drafts.related_columns import contradicted, related_columns
 from cipherdag.sites.drafts.repeated_keys import key_question, possible_keys
-from cipherdag.sites.drafts.table_suspicions import table_suspicions
+from cipherdag.sites.drafts.table_suspicions import COPIES, table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases
 from cipherdag.sites.record.witnesses import Witness
@@ -32,6 +33,7 @@ from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.cells import TextCells
 from cipherdag.sites.table.reading import TableSource, open_table
+from cipherdag.sites.table.repeated_rows import repeated_rows
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
@@ -43,6 +45,7 @@ CODE_COPIES = 2  # of codes: their bits are measured to be half as large
 MEMORY = Path("/proc/meminfo")
 LOOKED_AT = 1000
 MOSTLY_DISTINCT = 0.9
+NO_REPEAT = "no row repeats another"
 _MOST_SHOWN = 5
 _HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECASE)
 
@@ -192,6 +195,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         return
     yield CheckResult("data", "ok", f"readable and as the schema says, {table.kind}")
     yield _suspicions(table)
+    yield _repeats(table)
     yield _whose(table, site.data_source(settings))
     yield _relations(table)
     if policy is not None:
@@ -214,7 +218,9 @@ def _suspicions(table: SiteTable) -> CheckResult:
     """Check for values that look like mistakes, by column and without a value."""
     suspicions = table_suspicions(table)
     odd = dict.fromkeys(
-        f"'{column}': {each.kind}" if column else each.kind for column, each in suspicions
+        f"'{column}': {each.kind}" if column else each.kind
+        for column, each in suspicions
+        if each.kind != COPIES
     )
     if not odd:
         return CheckResult("odd values", "ok", "nothing looks like a mistake")
@@ -264,6 +270,16 @@ def _whose(table: SiteTable, source: TableSource) -> CheckResult:
         'rows = "persons" at its top. Without it every row counts as a person.'
     )
     return CheckResult("whose rows", "warn", f"values repeat: {_listed(odd, ', ')}", fix)
+
+
+def _repeats(table: SiteTable) -> CheckResult:
+    """Say how many rows repeat another in all columns of the study."""
+    repeats, check = repeated_rows(table), "repeated rows"
+    said = f"{repeats.rows:,} of {table.rows:,} rows repeat another in all columns of the study"
+    if repeats.copied:
+        fix = "If they are copies, keep one of each: every copy counts as another case."
+        return CheckResult(check, "warn", f"{said}, beyond chance", fix)
+    return CheckResult(check, "ok", f"{said}, as chance may" if repeats.rows else NO_REPEAT)
 
 
 def _relations(table: SiteTable) -> CheckResult:

@@ -147,10 +147,21 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         raise DatabaseAddressError(reason, file=str(path))
 
     def of_omop(self, *, preview: bool) -> Self:
-        """The source with the query of its OMOP study; ValueError where it has none."""
+        """The source with the query of its OMOP study; ValueError where it has none.
+
+        DatabaseAddressError speaks of the study's file where that cannot be read.
+        """
         if self.omop is None:
             raise ValueError("it names no OMOP study, as omop = FILE does")
-        study = OmopTable.load(self.omop)
+        try:
+            study = OmopTable.load(self.omop)
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise DatabaseAddressError(
+                f"the OMOP study that {self.path.name} names cannot be read: {said}",
+                file=str(self.omop),
+                remedy=f"Write it as docs/howto/use-omop.md shows, or correct omop in {self.path}.",
+            ) from None
         query = (study.preview if preview else study.sql)(self.dialect, self.cdm)
         return msgspec.structs.replace(self, omop=None, cdm="", query=query)
 

@@ -427,6 +427,35 @@ def test_clean_numbers_of_small_sites_have_no_typing_errors(seed):
     assert [name for name, said in remarks(found.finding) if "typing" in said] == ["age"]
 
 
+def test_one_cause_in_several_columns_is_one_line():
+    data = {name: own[["age", "crp", "year"]].fillna(2.0) for name, own in CLINICS.items()}
+    data["south"].loc[7] = [6100.0, 900.0, 999999.0]
+    found = described(data, schema=loose(infer_schema(list(data.values()))), least=11)
+    lines = [line for line in found.lines() if "ten times as far" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("  age, crp, year: ")
+
+
+def test_shares_that_units_bound_leave_each_other_room():
+    for sides in (2, 3, 5):
+        counts = tuple(range(30, 30 + 10 * sides, 10))
+        summary = ColumnSummary(
+            categories=sides, n_rows=sum(counts), rounded_to=10, counts=counts, missing=0
+        )
+        lows, highs = zip(*summary.shares, strict=True)
+        for low, high in summary.shares:
+            assert high <= 1.0 - (sum(lows) - low) + 1e-12
+            assert low >= 1.0 - (sum(highs) - high) - 1e-12
+        # every count that the units allow is within
+        rng = np.random.default_rng(sides)
+        for _ in range(200):
+            rows = np.array([rng.integers(low, high + 1) for low, high in summary.ranges])
+            if summary.values_between[0] <= rows.sum() <= summary.values_between[1]:
+                share = rows / rows.sum()
+                assert (share >= np.array(lows) - 1e-12).all()
+                assert (share <= np.array(highs) + 1e-12).all()
+
+
 @pytest.mark.parametrize("unit", [2, 11])
 def test_quartiles_from_units_are_near_those_from_counts(unit):
     """Off by no more than 1.5 units of rows, beside what the marks are apart."""

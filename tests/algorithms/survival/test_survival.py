@@ -563,7 +563,7 @@ def test_fewer_rows_than_a_unit_have_no_curve():
     ("parameters", "said"),
     [
         ({"time": "arm"}, "a column of categories"),
-        ({"event": "age"}, "two categories"),
+        ({"event": "age"}, "numbers and no categories"),
         ({"by": "months"}, "different columns"),
         ({"by": "age"}, "does not have 1 to 64"),
         ({"time": "weeks"}, "no column 'weeks'"),

@@ -176,6 +176,27 @@ def test_identifiers_in_the_clear_are_found_and_hashed_ones_pass(site, unreachab
     assert make(7) not in shown(found)
 
 
+def test_copies_of_rows_are_counted_where_chance_makes_none(site, unreachable):
+    table = pd.read_csv(site.path / "data.csv", dtype=str)
+    with (site.path / "schema.toml").open("a") as schema:
+        for name, step in (("dose", 1.37), ("weight", 0.81)):
+            table[name] = [f"{20 + step * number % 60:.2f}" for number in range(len(table))]
+            schema.write(f'\n[columns.{name}]\nkind = "continuous"\n')
+    table.to_csv(site.path / "data.csv", index=False)
+    assert findings(site)["repeated rows"].finding == "no row repeats another"
+    pd.concat([table, table[:5]]).to_csv(site.path / "data.csv", index=False)
+    found = findings(site)["repeated rows"]
+    assert found.state == "warn"
+    assert found.finding.startswith(f"5 of {len(table) + 5:,} rows repeat another in all columns")
+    assert "several times" not in findings(site)["odd values"].finding
+
+
+def test_rows_of_few_categories_repeat_by_chance(site, unreachable):
+    found = findings(site)["repeated rows"]
+    assert found.state == "ok"
+    assert "rows repeat another" in found.finding
+
+
 def test_a_likely_mistake_is_named_by_column_without_its_value(site, unreachable):
     assert findings(site)["odd values"].state == "ok"
     table = pd.read_csv(site.path / "data.csv", dtype=str)

@@ -361,3 +361,19 @@ def test_a_column_s_name_cannot_end_the_query(name):
 def test_the_strict_reader_refuses_unknown_keys_of_a_study():
     with pytest.raises(ValueError, match="unknown key 'cohorts'"):
         OmopTable.loads('cohorts = 7\n[columns.age]\nfrom = "age"\n')
+
+
+@pytest.mark.follows("Write it as docs/howto/use-omop.md shows, or correct omop in")
+def test_a_study_file_that_is_missing_or_wrong_is_named_itself(tmp_path):
+    source = tmp_path / "source.toml"
+    source.write_text('address = "duckdb:///cdm.db"\nomop = "study.toml"\n', "utf-8")
+    with pytest.raises(DatabaseAddressError, match="study.toml.*No such file") as raised:
+        DatabaseSource.load(source)
+    assert str(source) in raised.value.remedy
+    (tmp_path / "study.toml").write_text("rows = 3\n", "utf-8")
+    with pytest.raises(
+        DatabaseAddressError, match=r"study\.toml: the OMOP study that source\.toml"
+    ):
+        omop_preview(source)
+    (tmp_path / "study.toml").write_text(STUDY, "utf-8")
+    assert "first_pressure" in DatabaseSource.load(source).query
