@@ -4,8 +4,11 @@
 
 Every test is of a pair x, y of its own, independent given nothing or given a third column. Columns
 follow the visits of a patient with an autocorrelation, and have a share of their variance between
-patients. One bit of each test is opened, from the same sums and thresholds as in a protected run.
-Each cell is tested by patients, and by rows as if every row were a person.
+patients. One bit of each test is opened, from the same thresholds as in a protected run. Sites'
+sums are added in the clear on the grid of the protections, which open the same bits
+(`tests/protocol/test_secure_rounds.py`, `tests/journeys/test_closed_features.py`). A site's tests
+are computed together (`pairs_of_visits.py`), and in each cell 20 are compared with a site's. Each
+cell is tested by patients, and by rows as if every row were a person.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
+from functools import partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +26,7 @@ import pandas as pd
 from calibration import FEWEST, Site
 from markdown_table import table
 from measuring import add_line, parser, read_lines, write_report
+from pairs_of_visits import PairScores, difference
 from plain_runs import driven
 from scipy.stats import norm
 
@@ -31,15 +36,21 @@ from cipherdag.algorithms.effect.algorithm import Effect
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedboss.algorithm import FedBOSS
+from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
+from cipherdag.sites.compute.device import PROCESSOR
+from cipherdag.sites.compute.patients import Patients
+from cipherdag.sites.compute.score_tests.site_scores import SiteScores
 from cipherdag.sites.table.visits import MAX_VISITS
 from cipherdag.statistics.p_values import WIDTH
 
 ALPHA = 0.01
 WORST, LEAST_POWER = 1.5, 0.97
-BATCH_ROWS = 400_000
-"""Rows times tests that are held at a time."""
+BATCH_ROWS, FEWEST_AT_ONCE = 400_000, 64
+"""Rows times tests that are held at a time, and tests."""
+COMPARED, CLOSE = 20, 0.002
+"""Tests of a cell that are compared with a site's, and by how many deviations they may differ."""
 BY_ROW = 1000
 """Tests that are done by rows, too, where nothing depends."""
 MEAN_VISITS = {"fifty": 50, "in turn": 4}
@@ -69,11 +80,6 @@ class Kind(NamedTuple):
     def categories(self) -> tuple[int, ...]:
         """Of each column, 0 of a number."""
         return tuple(len(each) for each in self[:3] if each is not None)
-
-    @property
-    def mixed(self) -> bool:
-        """Whether site regressions are needed, which cost ten times as much."""
-        return len({size > 0 for size in self.categories}) > 1
 
 
 class World(NamedTuple):
@@ -127,6 +133,9 @@ GRAPHS = {
     "10 x 60, five, dependent and alike": World(10, 60, "five", 0.5, 0.5),
 }
 """Where FedBOSS is run; the last two have a chain of effects, which is to be found."""
+LEARNT = [("FedBOSS", world) for world in GRAPHS] + [
+    ("FedPC", world) for world in GRAPHS if "dependent" in world
+]
 OF_CHAIN = {"numbers": 0.08, "4 x 4": 0.5}
 FOLLOWED, CATEGORIES = ("age", "died", "drug", "months"), (0, 2, 2, 0)
 HAZARDS = {"drug": 0.4, "age": 0.3}
@@ -151,7 +160,6 @@ SLOPES = {"numbers": 0.06, "2 x 2": 0.1, "4 x 4": 0.09, "4 x number": 0.07}
 def main() -> None:
     options = parser(__doc__, seed=2)
     options.add_argument("--tests", type=int, default=10_000, help="tests of every cell")
-    options.add_argument("--mixed", type=int, default=4000, help="tests of numbers with categories")
     options.add_argument("--runs", type=int, default=200, help="of each effect; 0: none")
     options.add_argument("--frailty", type=int, default=1000, help="of hazard ratios; 0: none")
     options.add_argument("--graphs", type=int, default=200, help="of each learnt by scores")
@@ -167,22 +175,22 @@ def main() -> None:
         wanted = world in options.worlds and kind in options.kinds
         if not wanted or (world, kind) in done or time.monotonic() - begun > options.seconds:
             continue
-        tests = options.mixed if KINDS[kind].mixed else options.tests
-        rates = measured(world, kind, tests, options.seed)
-        cases.append({"world": world, "kind": kind, "tests": tests, **rates})
+        case = {"world": world, "kind": kind, "tests": options.tests, "seed": options.seed}
+        cases.append(case | measured(world, kind, options.tests, options.seed))
         add_line(options.lines, cases[-1])
         print(cases[-1], flush=True)
-    for world, kind in product(GRAPHS, OF_CHAIN) if options.graphs else ():
-        if (f"FedBOSS, {world}", kind) not in done and time.monotonic() - begun < options.seconds:
+    for (algorithm, world), kind in product(LEARNT, OF_CHAIN) if options.graphs else ():
+        name = f"{algorithm}, {world}"
+        if (name, kind) not in done and time.monotonic() - begun < options.seconds:
             runs = max(options.graphs // (CLOSED if KINDS[kind].x else 1), 1)
-            rates = joined(world, kind, runs, options.seed)
-            case = {"world": f"FedBOSS, {world}", "kind": kind, "tests": runs, **rates}
-            cases.append(case)
-            add_line(options.lines, case)
+            case = {"world": name, "kind": kind, "tests": runs, "seed": options.seed}
+            cases.append(case | joined(algorithm, world, kind, runs, options.seed))
+            add_line(options.lines, cases[-1])
     for estimator in ESTIMATORS[: options.runs]:
         if ("effect", estimator) not in done:
             held = coverage(estimator, options.runs, options.seed)
-            cases.append({"world": "effect", "kind": estimator, "tests": options.runs, **held})
+            case = {"world": "effect", "kind": estimator, "tests": options.runs, **held}
+            cases.append({**case, "seed": options.seed})
             add_line(options.lines, cases[-1])
     for world in FRAILTY if options.frailty else ():
         if (f"frailty, {world}", "drug") in done or time.monotonic() - begun > options.seconds:
@@ -191,7 +199,7 @@ def main() -> None:
             case = {"world": f"frailty, {world}", "kind": kind, "tests": options.frailty, **rates}
             cases.append(case)
             add_line(options.lines, case)
-    cells += [(f"FedBOSS, {world}", kind) for world, kind in product(GRAPHS, OF_CHAIN)]
+    cells += [(", ".join(graph), kind) for graph, kind in product(LEARNT, OF_CHAIN)]
     cells += [("effect", estimator) for estimator in ESTIMATORS]
     cells += [(f"frailty, {world}", kind) for world, kind in product(FRAILTY, OF_RATIOS)]
     cases.sort(key=lambda case: cells.index((case["world"], case["kind"])))
@@ -200,11 +208,10 @@ def main() -> None:
     )
 
 
-def cost(cell: tuple[str, str]) -> tuple[bool, float]:
+def cost(cell: tuple[str, str]) -> float:
     """Cells that cost less come first, so that a run that is stopped has most of them."""
-    world, kind = cell
-    shape = {**WORLDS, **INDEPENDENT}[world]
-    return KINDS[kind].mixed, shape.sites * shape.patients * MEAN_VISITS.get(shape.visits, 5)
+    shape = {**WORLDS, **INDEPENDENT}[cell[0]]
+    return shape.sites * shape.patients * MEAN_VISITS.get(shape.visits, 5)
 
 
 def measured(world: str, kind: str, tests: int, seed: int) -> dict[str, float]:
@@ -218,8 +225,9 @@ def measured(world: str, kind: str, tests: int, seed: int) -> dict[str, float]:
     rows = shape.sites * shape.patients * MEAN_VISITS.get(shape.visits, 5)
     dependent: list[np.ndarray] = []
     by_row: list[np.ndarray] = []
+    compare(shape, columns, slope, seed)
     while (done := sum(map(len, dependent))) < tests:
-        count = min(max(BATCH_ROWS // rows, 10), tests - done)
+        count = min(max(BATCH_ROWS // rows, FEWEST_AT_ONCE), tests - done)
         parts = [site_rows(rng, shape, columns, count, slope) for _ in range(shape.sites)]
         dependent.append(answered(parts, columns, count, by_patient=True))
         if slope or done < BY_ROW:
@@ -242,12 +250,25 @@ def visits_of(rng, world: World) -> np.ndarray:
 def latent(rng, visits: np.ndarray, world: World, count: int) -> np.ndarray:
     """Normal columns, shape (rows, count), with the world's resemblance within patients."""
     patients, most = len(visits), int(visits.max())
+    if world.visits == "half once":
+        return few_visits(rng, visits, world, count)
     drawn = rng.normal(size=(patients, most, count))
     for visit in range(1, most):
         fresh = math.sqrt(1.0 - world.follows**2) * drawn[:, visit]
         drawn[:, visit] = world.follows * drawn[:, visit - 1] + fresh
     shared = math.sqrt(world.between) * rng.normal(size=(patients, 1, count))
     return (shared + math.sqrt(1.0 - world.between) * drawn)[np.arange(most) < visits[:, None]]
+
+
+def few_visits(rng, visits: np.ndarray, world: World, count: int) -> np.ndarray:
+    """The same where most patients have far fewer visits than some: none is drawn in vain."""
+    first = np.cumsum(visits) - visits
+    drawn = rng.normal(size=(int(visits.sum()), count))
+    for visit in range(1, int(visits.max())):
+        at = first[visits > visit] + visit
+        drawn[at] = world.follows * drawn[at - 1] + math.sqrt(1.0 - world.follows**2) * drawn[at]
+    shared = math.sqrt(world.between) * rng.normal(size=(len(visits), count))
+    return shared.repeat(visits, axis=0) + math.sqrt(1.0 - world.between) * drawn
 
 
 def site_rows(rng, world: World, kind: Kind, count: int, slope: float):
@@ -295,13 +316,36 @@ class VisitSite(Site):
         return MAX_VISITS
 
 
-def answered(parts, kind: Kind, count: int, *, by_patient: bool) -> np.ndarray:
+def quick(site: Site, values, whose) -> PairScores:
+    """The site's tests of the same kind, done together."""
+    return PairScores(site.categories, values, partial(getattr, site, "all_counts"), whose)
+
+
+def compare(shape: World, kind: Kind, slope: float, seed: int) -> None:
+    """Raise ValueError where tests that are done together differ from those that a site does."""
+    rng, asked = np.random.default_rng((seed, 0)), []
+    parts = [site_rows(rng, shape, kind, COMPARED, slope) for _ in range(shape.sites)]
+    answered(
+        parts, kind, COMPARED, by_patient=True, hear=lambda question, _: asked.append(question)
+    )
+    for values, whose in parts:
+        site = VisitSite(values, kind.categories * COMPARED, whose)
+        each = site.categories, site.raw_column, partial(getattr, site, "all_counts")
+        one = SiteScores(*each, PROCESSOR, Patients(whose))
+        if difference(one, quick(site, values, whose), asked[-1].question) > CLOSE:
+            raise ValueError("tests that are done together differ from those of a site")
+
+
+def answered(
+    parts, kind: Kind, count: int, *, by_patient: bool, hear=lambda *_: None
+) -> np.ndarray:
     """Whether each test says dependent, shape (count,)."""
-    categories = kind.categories * count
-    sites = [
-        VisitSite(values, categories, whose) if by_patient else Site(values, categories)
-        for values, whose in parts
-    ]
+    categories, sites = kind.categories * count, []
+    for values, whose in parts:
+        made = VisitSite(values, categories, whose) if by_patient else Site(values, categories)
+        scores = quick(made, values, whose if by_patient else None)
+        made.memory["scores"] = {None: scores}
+        sites.append(made)
     columns = np.arange(len(categories)).reshape(count, -1)
     tests = [columns[:0, :2], columns] if kind.given is not None else [columns]
     settings = EvidenceSettings(
@@ -317,11 +361,11 @@ def answered(parts, kind: Kind, count: int, *, by_patient: bool) -> np.ndarray:
         source = yield from EVIDENCE["stratified"].source(settings, closed=True)
         return (yield from source.p_values(tests))
 
-    return driven(asking(), sites)[-1] <= ALPHA
+    return driven(asking(), sites, hear)[-1] <= ALPHA
 
 
-def joined(world: str, kind: str, runs: int, seed: int) -> dict[str, float]:
-    """The share of pairs that FedBOSS joins: of all, or of the chain where columns depend."""
+def joined(algorithm: str, world: str, kind: str, runs: int, seed: int) -> dict[str, float]:
+    """The share of pairs that a graph joins: of all, or of the chain where columns depend."""
     rng = np.random.default_rng((seed, zlib.crc32(f"{world} {kind} graph".encode())))
     shape, shares = GRAPHS[world], KINDS[kind].x
     slope = OF_CHAIN[kind] if "dependent" in world else 0.0
@@ -342,7 +386,9 @@ def joined(world: str, kind: str, runs: int, seed: int) -> dict[str, float]:
                 present=Presence(len(sites)),
                 visits=MAX_VISITS if by_patient else 1,
             )
-            arcs = driven(FedBOSS().ask(facts), sites).arcs
+            asking = (FedPC() if algorithm == "FedPC" else FedBOSS()).ask(facts)
+            outcome = driven(asking, sites)
+            arcs = outcome.skeleton if algorithm == "FedPC" else outcome.arcs
             pairs = np.triu(np.ones_like(arcs), k=1) & (
                 np.eye(SCORED, k=1) > 0.0 if slope else True
             )
@@ -471,6 +517,14 @@ def ratio(case: dict) -> float:
     return case["by_patient"] / max(case["by_row"], 1e-9)
 
 
+def wilson(share: float, tests: int) -> str:
+    """An interval of 95 % of a share (Wilson, 1927)."""
+    z = WIDTH**2 / tests
+    middle = (share + z / 2.0) / (1.0 + z)
+    reach = math.sqrt(z * share * (1.0 - share) + z * z / 4.0) / (1.0 + z)
+    return f"{max(middle - reach, 0.0):.4f} to {middle + reach:.4f}"
+
+
 def made_of(case: dict, report: dict) -> str:
     """How many tests, and their seed where it is another one than the report's."""
     seed = case.get("seed", report["seed"])
@@ -487,9 +541,17 @@ def markdown(report: dict) -> str:
             shown = f"{case['by_patient']:.4f}"
             shown = f"**{shown}**" if case["by_patient"] > WORST * ALPHA else shown
             rows.append(
-                [world, case["kind"], shown, f"{case['by_row']:.3f}", made_of(case, report)]
+                [
+                    world,
+                    case["kind"],
+                    shown,
+                    wilson(case["by_patient"], case["tests"]),
+                    f"{case['by_row']:.3f}",
+                    made_of(case, report),
+                ]
             )
-    heads = ["sites x patients, visits", "columns", "dependent, by patients", "by rows", "tests"]
+    heads = ["sites x patients, visits", "columns", "dependent, by patients", "95 %", "by rows"]
+    heads += ["tests"]
     parts += table(heads, rows)
     power = [
         [case["world"], case["kind"]]
@@ -501,18 +563,19 @@ def markdown(report: dict) -> str:
     heads = ["independent visits", "columns", "found, by patients", "by rows", "ratio", "tests"]
     parts += ["", *table(heads, power)]
     held = [
-        [case["kind"], f"{case['by_patient']:.3f}", f"{case['by_row']:.3f}", case["tests"]]
+        [case["kind"], f"{case['by_patient']:.3f}", f"{case['by_row']:.3f}", made_of(case, report)]
         for case in cases
         if case["world"] == "effect"
     ]
     graphs = [
-        [case["world"].removeprefix("FedBOSS, "), case["kind"].replace("4 x 4", "4 categories")]
+        [*case["world"].split(", ", 1), case["kind"].replace("4 x 4", "4 categories")]
         + [f"{each:.3f}" for each in (case["by_patient"], case["by_row"])]
-        + [case["tests"]]
+        + [made_of(case, report)]
         for case in cases
-        if case["world"].startswith("FedBOSS")
+        if case["world"].startswith(("FedBOSS", "FedPC"))
     ]
-    heads = ["FedBOSS, 6 columns", "columns", "pairs joined, by patients", "by rows", "graphs"]
+    heads = ["6 columns", "sites x patients, visits", "kind", "joined, by patients", "by rows"]
+    heads += ["graphs"]
     parts += ["", *table(heads, graphs)]
     heads = ["effect, 3 x 100 patients", "intervals that hold it, by patients", "by rows", "runs"]
     parts += ["", *table(heads, held)]

@@ -16,7 +16,7 @@ effect_sites faults fci fedcd fedpc_figures fedpc_speed field first_graph glm_pe
 graph_shares group_by heart iod_peers many_sites membership mpc_kernel numbers_at_scale off_model
 patients plan_cost rare_cells residual_checks rfcd rfcd_policy rounded_curves rounded_descriptions
 rows sachs_conditions site_differences sites_that_differ step_attacks survival_coverage table_gate
-table_levels thresholds valid_graphs variables where_time_goes whole_process
+table_levels thresholds valid_graphs variables where_time_goes whole_process within_patients
 """
 OTHERS = {
     "calibration_tables": "calibration",

@@ -38,6 +38,11 @@ class PatientSums(NamedTuple):
         """What variances gain, shape (K,): all of a positive O; of a negative one what they may."""
         return added(variances, self.excess.diagonal(), self.squares.diagonal())
 
+    def beyond_all(self, variances: FloatVector) -> float:
+        """What the sum of variances gains: of single ones chance would enlarge it."""
+        parts = (np.array([part.sum()]) for part in (variances, *map(np.diagonal, self)))
+        return float(added(*parts)[0])
+
 
 def added(variances: FloatVector, excess: FloatVector, squares: FloatVector) -> FloatVector:
     """O, but where it is negative at most as far down as the squares by patient, shape (K,)."""
@@ -73,11 +78,38 @@ class Repeats(NamedTuple):
             factor * (products - alone), factor * products + (terms.T @ terms - alone)
         )
 
-    def fourth_powers(self, terms: FloatMatrix) -> float:
-        """The sum of |U_p|^4 over patients with several rows, times the square of the factor."""
-        rows = terms[self.rows]
-        whole = np.add.reduceat(rows, self.first) if len(rows) else rows
-        return self.factor() ** 2 * float(((whole**2).sum(axis=1) ** 2).sum())
+    def squared(
+        self, terms: FloatMatrix, covariances: FloatMatrix, share: float, rare: float = 0.0
+    ) -> float:
+        """What f^2 gains where rows are visits, of which chance is no part.
+
+        Of a patient U is the sum of terms u, and O_p is U U' without the sum of u u'. Products of
+        two patients' O_p say what |O|^2 is: their squares say what chance adds. Fourth cumulants of
+        U add half of the sums of |U|^4 less |E U' U|^2, which by visits is not below what all
+        patients' U' U say (Cauchy and Schwarz). The site states its ``share`` of them, as of
+        rare counts, of which ``rare`` is there. The more visits resemble one another, the fewer
+        patients decide, and f is then as large as |O|^2 less half of the sum of |U|^4 makes it.
+        """
+        rows, visits = terms[self.rows], np.diff(self.first, append=len(self.rows))
+        if not len(rows):
+            return 0.0
+        size, alone = np.zeros(len(visits)), 0.0
+        for count in np.unique(visits).tolist():
+            each = rows[self.first[visits == count][:, None] + np.arange(count)]
+            among = each @ each.swapaxes(1, 2)
+            of_row = among.sum(axis=2)
+            size[visits == count] = of_row.sum(axis=1)
+            alone += float((among**2).sum() - 2.0 * (of_row**2).sum())
+        fourth, weighted, factor = float((size**2).sum()), visits * size, self.factor() ** 2
+        excess = self.sums(terms).excess
+        several = len(visits) / max(len(visits) - 1, 1)
+        of_pairs = (float((excess**2).sum()) - factor * (alone + fourth)) * several
+        least = float(weighted.sum() ** 2 - (weighted**2).sum()) / float(visits @ visits)
+        cumulants = share * factor * (fourth - least) - rare * len(rows) / len(terms)
+        exact = of_pairs + max(cumulants, 0.0) / 2.0
+        more = float((excess**2).sum()) - factor * fourth / 2.0 - exact
+        resembling = min(max(np.trace(excess) / np.trace(covariances), 0.0), 1.0)
+        return float(2.0 * (covariances * excess).sum() + exact + resembling**2 * max(more, 0.0))
 
 
 def standard_columns(columns: FloatMatrix) -> FloatMatrix:

@@ -132,6 +132,26 @@ def test_a_large_table_has_less_freedom_where_visits_repeat():
     assert by_patient.spreads[0] > by_row.spreads[0]
 
 
+@pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
+def test_f_is_the_spread_of_the_form_however_alike_visits_are(alike):
+    """Of rare and common cells, by the variance of |sum of U|^2 over 3,000 samples."""
+    rng, shares = np.random.default_rng(15), np.array([0.5, 0.3, 0.2])
+    visits = np.tile([1, 2, 3, 8], 10)
+    patients = np.repeat(np.arange(40), visits)
+    repeats, cells = Patients(patients).repeats(), np.outer(shares, shares).ravel()
+    centred = np.eye(3) - shares
+    terms = np.einsum("ia,jb->ijab", centred, centred).reshape(9, 9) / np.sqrt(cells)
+    covariances = len(patients) * (terms.T * cells) @ terms
+    forms, squares = np.zeros((2, 3000))
+    for number in range(3000):
+        cell = rng.choice(9, 40, p=cells)[patients]
+        fresh = rng.random(len(cell)) >= alike
+        cell[fresh] = rng.choice(9, int(fresh.sum()), p=cells)
+        forms[number] = (terms[cell].sum(axis=0) ** 2).sum()
+        squares[number] = repeats.squared(terms[cell], covariances, 1.0)
+    assert 0.9 < ((covariances**2).sum() + squares.mean()) / (forms.var() / 2.0) < 1.25
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_scores_of_rows_add_up_to_the_gradient(ordered):
     rng = np.random.default_rng(4)

@@ -25,11 +25,12 @@ from cipherdag.statistics.contingency import LEAST_EXPECTED, TableForms
 
 
 class _Excess(NamedTuple):
-    """What O adds to a and to f^2, and the site's normal score with 1."""
+    """What O adds to a and to f^2, the site's normal score with 1, and directions of scores."""
 
     mean: float
     squared: float
     site_score: FloatVector
+    directions: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TableVisits:
                 means[number] += more.mean
                 most = most_spread(means[number], self.visits)
                 # directions of even size have the least f
-                least = means[number] ** 2 / scores.shape[1]
+                least = means[number] ** 2 / more.directions
                 squared = max(spreads[number] ** 2 + more.squared, least)
                 spreads[number] = min(math.sqrt(squared), most)
                 site_scores[:, number] = more.site_score
@@ -89,11 +90,12 @@ class TableVisits:
         of_x, of_y = component_weights(margins, np.array([counts.shape[2]]), self.n_rows)
         weights = (of_x * of_y.T / self.n_rows).ravel()
         weighted, covariances = terms * np.sqrt(weights), _covariances(margins, weights)
-        sums = repeats.sums(weighted)
-        # |Sigma + O|^2 without |Sigma|^2, which f has, and half of what chance adds to |O|^2
-        squared = float(((2.0 * covariances + sums.excess) * sums.excess).sum())
-        squared -= repeats.fourth_powers(weighted) / 2.0
-        return _Excess(float(sums.beyond(variances * weights).sum()), squared, score)
+        share, sums = len(codes) / self.n_rows, repeats.sums(weighted)
+        rare = float((weights**2 * variances).sum()) * share
+        squared = repeats.squared(weighted, covariances, share, rare)
+        seen_x, seen_y = ((counts.any(axis=(1 - side, 2))).sum() for side in (0, 1))
+        directions = float((seen_x - 1) * (seen_y - 1))
+        return _Excess(sums.beyond_all(variances * weights), squared, score, directions)
 
     @staticmethod
     def _site_score(
