@@ -11,13 +11,13 @@ from markdown_table import table
 RESULTS = Path(measuring.__file__).parent / "results"
 ALIKE = """
 alone arrows as_published bits bits_of_pairs boss_many_sites boss_rows boss_sites boss_tables
-colliders cost_curves counting curved_confounding dcdi devices effect_coverage effect_curves
-effect_equality effect_sites faults fci fedcd fedpc_figures fedpc_speed field first_graph glm_peers
-graph_rivals graph_shares group_by heart iod_peers many_sites membership mpc_kernel numbers_at_scale
-off_model patients plan_cost rare_cells residual_checks rfcd rfcd_policy rounded_curves
-rounded_descriptions rows sachs_conditions site_differences sites_that_differ step_attacks
-survival_coverage table_gate table_levels thresholds valid_graphs variables where_time_goes
-whole_process
+colliders
+cost_curves counting curved_confounding dcdi devices effect_coverage effect_curves effect_equality
+effect_sites faults fci fedcd fedpc_figures fedpc_speed field first_graph glm_peers graph_rivals
+graph_shares group_by heart iod_peers many_sites membership mpc_kernel numbers_at_scale off_model
+patients plan_cost rare_cells residual_checks rfcd rfcd_policy rounded_curves rounded_descriptions
+rows sachs_conditions site_differences sites_that_differ step_attacks survival_coverage table_gate
+table_levels thresholds valid_graphs variables where_time_goes whole_process
 """
 OTHERS = {
     "calibration_tables": "calibration",
