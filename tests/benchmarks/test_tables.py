@@ -10,7 +10,8 @@ from markdown_table import table
 
 RESULTS = Path(measuring.__file__).parent / "results"
 ALIKE = """
-alone arrows as_published bits bits_of_pairs boss_many_sites boss_sites boss_tables colliders
+alone arrows as_published bits bits_of_pairs boss_many_sites boss_rows boss_sites boss_tables
+colliders
 cost_curves counting curved_confounding dcdi devices effect_coverage effect_curves effect_equality
 effect_sites faults fci fedcd fedpc_figures fedpc_speed field first_graph glm_peers graph_rivals
 graph_shares group_by heart iod_peers many_sites membership mpc_kernel numbers_at_scale off_model
