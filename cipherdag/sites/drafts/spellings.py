@@ -56,9 +56,10 @@ def shared_categories(
     groups = grouped([*sorted(used), *sorted(declared.keys() - used.keys())], declared, reads=reads)
     spelled: dict[str, str] = {}
     remarks = []
+    followed = min(map(tuple, given.values()), key=lambda texts: _draft_rank(texts, used))
     for group in groups:
         drafted = [text for text in group if text in used]
-        chosen = min(drafted, key=lambda text: _rank(text, drafted, used))
+        chosen = min(drafted, key=lambda text: _rank(text, drafted, used, followed))
         spelled |= dict.fromkeys(group, chosen)
         others = sorted(text for text in drafted if text != chosen)
         if others:
@@ -101,13 +102,26 @@ def reading_of(given: Iterable[Sequence[str]]) -> Reading | None:
     return None
 
 
+def _draft_rank(
+    texts: Sequence[str], used: Mapping[str, int]
+) -> tuple[bool, int, bool, Sequence[str]]:
+    """Smaller for words, for spellings that more drafts use, and for small letters."""
+    many = sum(used[text] for text in texts)
+    capitals = any(text != text.lower() for text in texts)
+    return any(map(is_plain_number, texts)), -many, capitals, sorted(texts)
+
+
 def _rank(
-    text: str, group: Sequence[str], used: Mapping[str, int]
-) -> tuple[int, int, bool, bool, str]:
-    """Smaller for the word, then the spelling, that more drafts use; words before numbers."""
+    text: str, group: Sequence[str], used: Mapping[str, int], followed: Sequence[str]
+) -> tuple[int, int, bool, bool, bool, str]:
+    """Smaller for the word, then the spelling, that more drafts use; words before numbers.
+
+    Of equals those of one draft are ``followed``, so that a column does not mix languages.
+    """
     forms = loose_forms(text)
     word = sum(used[other] for other in group if forms & loose_forms(other))
-    return -word, -used[text], is_plain_number(text), text != text.lower(), text
+    number, foreign = is_plain_number(text), text not in followed
+    return -word, -used[text], number, foreign, text != text.lower(), text
 
 
 def _near_misses(

@@ -83,6 +83,10 @@ def test_the_order_of_drafts_does_not_count(drafts, letters):
         ([("1", "2"), ("2", "10"), ("1", "10")], ("1", "2", "10"), {}),
         ([("männlich", "weiblich"), ("m", "f"), ("H", "F")], ("f", "m"),
          {"f": ("F", "weiblich"), "m": ("H", "männlich")}),
+        ([("female", "male"), ("weiblich", "männlich"), ("mujer", "hombre")], ("female", "male"),
+         {"female": ("mujer", "weiblich"), "male": ("hombre", "männlich")}),
+        ([("0", "1"), ("no", "yes"), ("nein", "ja"), ("no", "si")], ("no", "si"),
+         {"no": ("0", "nein"), "si": ("1", "ja", "yes")}),
     ],
 )  # fmt: skip
 def test_spellings_become_synonyms(columns, categories, synonyms):
