@@ -194,13 +194,13 @@ def too_small(
     sizes = [scope.categories[v] for v in (scope.treatment, scope.outcome, *every)]
     cells = math.prod(max(size, 1) for size in sizes)
     needed, held = USUAL_CELL * cells, rows // facts.present.n_sites
+    rare = "" if held < needed else ", so some combination is rare"
     return DataError(
         f"no effect is estimated: {why}",
         remedy=f"Adjust for {_named(sets, able, facts)}. Or have {USUAL_CELL} rows of each "
         f"combination of categories at every site: {needed:,} rows if all {cells:,} occur, and "
-        f"{max(needed - held, 0):,} are missing on average. Where you may see all rows, simulate "
-        "with --min-cell-size 1 (Python: Policy(min_cell_size=1)). Another estimator needs the "
-        "same.",
+        f"sites have {held:,} on average{rare}. Where you may see all rows, simulate with "
+        "--min-cell-size 1 (Python: Policy(min_cell_size=1)). Another estimator needs the same.",
     )
 
 
