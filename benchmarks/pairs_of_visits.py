@@ -71,7 +71,7 @@ class OnePass(NumberScores):
     def answer(self, tests, all_rows: int = 0):
         if self._patients is None or not len(tests):
             return super().answer(tests, all_rows)
-        self._columns.patterns(np.unique(tests).tolist())  # reads the columns
+        self.columns.patterns(np.unique(tests).tolist())  # reads the columns
         self._all_rows, moments = all_rows, np.zeros((3, len(tests)))
         for at in self._few(np.arange(len(tests)), tests):
             for chosen, left, rest, where in self._residuals(tests[at]):
@@ -83,7 +83,7 @@ class OnePass(NumberScores):
         return moments[0], moments[1], moments[2]
 
     def _few(self, chosen, tests):
-        parts = max(len(chosen) * self._columns.rows * 4 * tests.shape[1] // VALUES, 1)
+        parts = max(len(chosen) * self.columns.rows * 4 * tests.shape[1] // VALUES, 1)
         yield from np.array_split(chosen, min(parts, len(chosen))) if len(chosen) else ()
 
 

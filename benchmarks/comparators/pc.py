@@ -26,7 +26,6 @@ from cipherdag.graphs.orientation import (
     class_of,
     colliders_by_sepset,
     meek,
-    orient_colliders,
     unshielded_pairs,
 )
 from cipherdag.questions.ci_tests import CITestSpec
@@ -169,7 +168,12 @@ def simple_2(sites: Sequence[SiteTable], pc: PC) -> list[CausalGraph]:
     for x, z in unshielded_pairs(skeleton).tolist():
         own = [f.separations.sets[x, z] for f in found if (x, z) in f.separations.sets]
         common[x, z] = frozenset.intersection(*own)
-    arcs = orient_colliders(skeleton, colliders_by_sepset(skeleton, common))
+    arcs = skeleton.copy()
+    for x, y, z in sorted(
+        colliders_by_sepset(skeleton, common), key=lambda at: (at[1], at[0], at[2])
+    ):
+        if arcs[[x, z], y].all():  # a head that an earlier collider set stays
+            arcs[y, [x, z]] = False
     return [as_dag(sites[0], meek(arcs))]
 
 

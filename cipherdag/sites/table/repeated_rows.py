@@ -17,6 +17,8 @@ FEWEST_COPIES = 3
 MOST_BY_CHANCE = 0.1
 """Share of the pairs of equal rows that chance may explain, as if columns were independent: where
 they are not, it explains more. At 0.1 fifteen answers that follow one trait are no copies yet."""
+MOST_COLUMNS = 50
+"""Up to which is asked whether one is determined by others, such as an index by two sizes."""
 MISSING = float(np.finfo(np.float64).max)
 FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Odd, so that no two numbers of 64 bits have one product (Steele et al., SplitMix, 2014)."""
@@ -34,7 +36,7 @@ def repeated_rows(table: SiteTable) -> RepeatedRows:
     """Count the rows that repeat another, a patient's key included.
 
     Pairs that agree in all columns but one say how many agree in this one by chance, too; of
-    copies there are hardly any such pairs.
+    copies there are hardly any such pairs, whichever column is left out before.
     """
     marks = _marks(table)
     whole = marks.sum(axis=0, dtype=np.uint64)
@@ -44,14 +46,24 @@ def repeated_rows(table: SiteTable) -> RepeatedRows:
         return RepeatedRows(rows, copied=True)
     if not FEWEST_COPIES <= rows <= table.rows // 2:
         return RepeatedRows(rows, copied=False)
-    pairs, every = _pairs(whole), table.rows * (table.rows - 1) / 2.0
+    pairs = _pairs(whole)
+    copied = _by_chance(whole, marks) <= MOST_BY_CHANCE * pairs
+    if copied and len(marks) <= MOST_COLUMNS:  # a column that others determine hides what is chance
+        determined = [at for at, each in enumerate(marks) if _pairs(whole - each) == pairs]
+        rest = (_by_chance(whole - marks[at], np.delete(marks, at, axis=0)) for at in determined)
+        copied = max(rest, default=0.0) <= pairs / 2.0
+    return RepeatedRows(rows, copied=copied)
+
+
+def _by_chance(whole: NDArray[np.uint64], marks: NDArray[np.uint64]) -> float:
+    """How many pairs of rows agree by chance in one column more than they would."""
+    pairs, every = _pairs(whole), len(whole) * (len(whole) - 1) / 2.0
     agreeing = [_pairs(each) / every for each in marks]
-    by_chance = sum(
+    return sum(
         (_pairs(whole - each) - pairs) * agree / (1.0 - agree)
         for each, agree in zip(marks, agreeing, strict=True)
         if agree < 1.0
     )
-    return RepeatedRows(rows, copied=by_chance <= MOST_BY_CHANCE * pairs)
 
 
 def _pairs(marks: NDArray[np.uint64]) -> float:

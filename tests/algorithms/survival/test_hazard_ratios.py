@@ -273,7 +273,7 @@ def test_one_hazard_needs_sites_that_restrict_no_small_counts():
 
 @pytest.mark.parametrize(("site_effect", "kind"), [(True, "steps"), (False, "sums")])
 def test_a_site_answers_only_if_its_policy_names_the_kind(site_effect, kind):
-    policy = Policy(min_cell_size=0)
+    policy = Policy(min_cell_size=0, questions=Policy().questions - {"edge-votes"})
     with pytest.raises(PolicyRefusedError, match=f"hazard-{kind}"):
         fitted(wards(), policy=policy, adjust=("arm",), site_effect=site_effect)
     assert fitted(wards(), policy=policy).finding.model is None

@@ -47,7 +47,9 @@ def test_rows_that_are_copied_are_counted_exactly(seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_that_repeat_by_chance_are_no_copies(seed):
     few = cohort(seed, 2000)[["age", "sex"]]
-    for frame in (few, answers_of(seed, columns=6), answers_of(seed)):
+    items = answers_of(seed, columns=3).astype(int)
+    with_total = items.assign(total=items.sum(axis=1)).astype(str)
+    for frame in (few, answers_of(seed, columns=6), answers_of(seed), with_total):
         found = repeated_rows(table_of(frame))
         assert found.rows == frame.duplicated().sum()
         assert not found.copied
