@@ -114,7 +114,7 @@ class MomentOrder:
         self._order = list(order)
         self._before, self._position = [0] * len(order), [0] * len(order)
         self._number()
-        self._stay: dict[int, tuple[int, int]] = {}
+        self._stay: dict[int, tuple[int, int]] = {}  # range that a variable searched in vain
         self._parents = [sets.grown(v, before) for v, before in enumerate(self._before)]
 
     @property
