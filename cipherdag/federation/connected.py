@@ -53,15 +53,14 @@ log = logging.getLogger("cipherdag.waiting")
 FindingType = TypeVar("FindingType", bound=Finding)
 
 APPROVAL_PAUSE_S = 1.0
-"""Least seconds before a session is opened again: as long as a person's denial takes to be heard.
-
-Where messages take longer, it is as long as they took: a shared folder is not filled by waiting."""
+"""Least seconds between two tries to open a session that waits for approval. The pause is as long
+as the last try took, if that is longer, so that waiting does not fill a shared folder."""
 RUN_LOCK = ".running"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectedFederation:
-    """The sites of a coordinator's study; make one with `Federation.connect`, which see.
+    """The sites of a coordinator's study, made by `Federation.connect`, which explains the fields.
 
     Server and sites may take ``start_s`` seconds to come up.
     """
@@ -97,7 +96,7 @@ class ConnectedFederation:
         algorithm = chosen_algorithm(algorithm)
         require(bool(self.purpose.strip()), "a plan over real sites says what its result is for")
         study = self.study
-        self._check(study, self.protection)
+        self._check_study(study, self.protection)
         members = self._members(study)
         algorithm.check_measured(measured_by(members))
         algorithm.check_visits(max(member.visits for member in members))
@@ -124,7 +123,7 @@ class ConnectedFederation:
         """The study's sites in the order of their names, and what each lacks by position."""
         strangers = sorted({*self.lacking, *self.visits} - {site.name for site in study.sites})
         if strangers:
-            raise CohortError(f"the study has no site '{strangers[0]}' that could lack variables")
+            raise CohortError(f"lacking or visits names '{strangers[0]}', no site of the study")
         numbers = {name: sorted(set(lacks)) for name, lacks in self.lacking.items()}
         require(
             all(number >= 1 for lacks in numbers.values() for number in lacks),
@@ -204,7 +203,7 @@ class ConnectedFederation:
             SiteNotReadyError: A site is not ready.
             SiteUnreachableError: The server or too many sites do not answer.
         """
-        self._check_plan(plan)
+        self._check_cohort(plan)
         folder = self._new_run()
         started = StartedRun(plan=plan, source=dict(source or {}))
         started.write(folder)
@@ -233,7 +232,7 @@ class ConnectedFederation:
         started = StartedRun.read(folder)
         if (folder / REPORT_FILE).exists():
             raise OutputError(f"the run in {folder} has ended", remedy="Its result lies there.")
-        self._check_plan(started.plan)
+        self._check_cohort(started.plan)
         with self._reached(folder) as engine:
             return self.learn(engine, folder, started, progress)
 
@@ -330,7 +329,7 @@ class ConnectedFederation:
                     log.info("%s", refusal)
                 time.sleep(max(APPROVAL_PAUSE_S, time.monotonic() - asked))
 
-    def _check(self, study: Study, protection: Protection) -> None:
+    def _check_study(self, study: Study, protection: Protection) -> None:
         if len(study.sites) < study.min_sites:
             raise CohortError(
                 f"the study has {len(study.sites)} sites, it asks for {study.min_sites}",
@@ -342,9 +341,9 @@ class ConnectedFederation:
                 remedy=f"Choose {' or '.join(study.protections)}.",
             )
 
-    def _check_plan(self, plan: Plan) -> None:
+    def _check_cohort(self, plan: Plan) -> None:
         study = self.study
-        self._check(study, plan.protection)
+        self._check_study(study, plan.protection)
         for member in plan.cohort:
             if study.pinned.get(member.name) != member.identity:
                 raise CohortError(

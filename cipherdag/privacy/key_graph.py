@@ -28,29 +28,6 @@ from typing import Final, Self
 from cipherdag.errors import ParameterError
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position, expand
 
-
-def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tuple[int, ...]:
-    """Positions of the sites that take the roles of a step, the first role's first.
-
-    Each site has a number that follows from the beacon, the step and its position; those with the
-    smallest have the roles. Where one of them leaves, those after it move up, and where another
-    site leaves nothing changes: by leaving out sites, nobody gets more than the next ones in turn.
-
-    No party could choose the beacon, of 32 bytes, which is the same for everyone. The step says
-    which question of the plan it is; ``present`` are the positions of the sites still there. Raises
-    ParameterError where there are fewer sites than roles, or no such beacon or step.
-    """
-    if len(beacon) != KEY_BYTES or not 0 <= step < 1 << 32:
-        raise ParameterError("roles follow from a beacon of 32 bytes and a step of 32 bits")
-    if len(set(present)) != len(present) or len(present) < roles:
-        raise ParameterError("every role needs a site of its own")
-    number = step.to_bytes(4, "big")
-    ordered = sorted(
-        present, key=lambda site: expand(beacon, b"role", number, encode_position(site))
-    )
-    return tuple(ordered[:roles])
-
-
 COMPLETE_UP_TO: Final = 100
 """Above this number of sites a plan under masking has a sparse graph, if one is safe enough."""
 FAILURE_BITS: Final = 40
@@ -128,10 +105,9 @@ class KeyBounds:
         """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
 
         Whatever a plan declares, at least a tenth of the sites are assumed to collude and a
-        twentieth to leave: who writes the plan does not choose how thin the graph is. None, for a
-        key between every two sites, where it takes more than `most_neighbours` keys a site and
-        there are at most `MOST_COMPLETE` sites. ParameterError where there are more sites; or all
-        collude, or leave.
+        twentieth to leave: who writes the plan does not choose how thin the graph is. If more than
+        `most_neighbours` keys a site are needed, up to `MOST_COMPLETE` sites the result is None:
+        every two share a key. ParameterError for more sites, or where all collude or leave.
         """
         if not 0 <= colluders < n_sites > leaving >= 0:
             raise ParameterError("as many sites collude, or leave, as there are")
@@ -152,8 +128,8 @@ class KeyBounds:
 
         Two cuts through the ring disconnect it, each of ``degree / 2`` sites in a row that all
         collude or left. If no row has more than w colluders, ``degree - 2 w`` sites would have to
-        leave for both. And ``threshold`` neighbours of a site give its self mask away: colluders,
-        and sites that left one of two sums over nearly the same sites.
+        leave for both. Besides, ``threshold`` neighbours together recover a site's self mask: as
+        such count colluders, and sites that left one of two sums over nearly the same sites.
         """
         half, spare = self.degree // 2, self.degree - self.leaving - 1
         if spare < 0:
@@ -236,6 +212,28 @@ def more_than(few: int, n_sites: int, marked: int, drawn: int) -> float:
         ways = ways * ((marked - k) * (drawn - k)) // ((k + 1) * (rest - drawn + k + 1))
         total += ways
     return total / comb(n_sites, drawn)
+
+
+def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tuple[int, ...]:
+    """Positions of the sites that take the roles of a step, the first role's first.
+
+    Each site has a number that follows from the beacon, the step and its position; those with the
+    smallest have the roles. Where one of them leaves, those after it move up, and where another
+    site leaves nothing changes: by leaving out sites, nobody gets more than the next ones in turn.
+
+    No party could choose the beacon, of 32 bytes, which is the same for everyone. The step says
+    which question of the plan it is; ``present`` are the positions of the sites still there. Raises
+    ParameterError where there are fewer sites than roles, or no such beacon or step.
+    """
+    if len(beacon) != KEY_BYTES or not 0 <= step < 1 << 32:
+        raise ParameterError("roles follow from a beacon of 32 bytes and a step of 32 bits")
+    if len(set(present)) != len(present) or len(present) < roles:
+        raise ParameterError("every role needs a site of its own")
+    number = step.to_bytes(4, "big")
+    ordered = sorted(
+        present, key=lambda site: expand(beacon, b"role", number, encode_position(site))
+    )
+    return tuple(ordered[:roles])
 
 
 def _power(chance: float) -> str:

@@ -1,8 +1,11 @@
 """Bits of earlier runs, signed by both computing parties (`holders`), answer a question again.
 
-A line has all that both signatures cover, so that whoever knows the cohort's keys can check it, in
-any later run of the same sites over the same rows. A bit is looked up by its name
-(`cipherdag.questions.scores.bit_names`) and by the sites that were asked.
+Each site records a `Line` per batch: its bits, with all that both signatures cover. So whoever
+knows the cohort's keys can check it, in any later run of the same sites over the same rows. A bit
+is looked up by its name (`cipherdag.questions.scores.bit_names`) and by the sites that were asked.
+
+With a question the coordinator sends the lines that it has (`Answers.lines_for`). A site that has
+recorded others sends those in place of an answer (`Recall.unsent`), and the question comes again.
 """
 
 from __future__ import annotations
@@ -173,10 +176,7 @@ class Answers:
     def of(
         self, names: bytes, sites: tuple[int, ...]
     ) -> tuple[NDArray[np.int8], BoolVector, list[Line]]:
-        """The bits of these names, `UNKNOWN` where none was found.
-
-        Beside them which of them both holders signed, and the lines that have them.
-        """
+        """Bits by name, `UNKNOWN` without a line; which both holders signed; and their lines."""
         each = [self._bits.get((sites, name), (UNKNOWN, None)) for name in _split(names)]
         bits = np.array([bit for bit, _ in each], dtype=np.int8)
         known = np.array([line is not None and line.is_whole for _, line in each], dtype=bool)
@@ -201,7 +201,7 @@ def _split(names: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What all parties know of a question's bits before it is asked.
+    """What all parties know of a question's bits, from the lines that came with it.
 
     A bit that only one computing party signed, since its run stopped too early, is computed again
     and must come out the same.
@@ -211,45 +211,45 @@ class Recall:
         known: Which bits both computing parties signed.
         rest: The question that asks for all other bits; None where there are none.
         positions: Which bits of the whole question ``rest`` asks for.
-        names, every: The names of the bits of ``rest``, and of all; empty where no record is kept.
+        rest_names, all_names: The bits' names, of ``rest`` and of all; empty if none is recorded.
     """
 
     said: NDArray[np.int8]
     known: BoolVector
     rest: Question | None
     positions: IndexArray
-    names: bytes = field(repr=False)
-    every: bytes = field(repr=False)
+    rest_names: bytes = field(repr=False)
+    all_names: bytes = field(repr=False)
 
     @classmethod
     def of(
-        cls, question: Question, context: Context, told: tuple[bytes, ...], sites: tuple[int, ...]
+        cls, question: Question, context: Context, lines: tuple[bytes, ...], sites: tuple[int, ...]
     ) -> Recall:
-        """What is known by the lines that came with a question, and what is to be asked.
+        """What the lines sent with a question say, and what is left to be asked.
 
         MalformedMessageError where a line is none, ForgedSumError where it is not signed for these
-        rows, or no record is kept.
+        rows, or where sites keep no record.
         """
         if not context.digest:
-            if told:
+            if lines:
                 raise ForgedSumError("an earlier answer came to sites that keep no record")
             every = np.arange(question.n_values)
             nothing = np.full(len(every), UNKNOWN, np.int8)
             return cls(nothing, nothing != UNKNOWN, question, every, b"", b"")
         names, answers = bit_names(question), Answers(context)
-        answers.add(told)
+        answers.add(lines)
         said, known, _ = answers.of(names, sites)
         rest, positions = remaining(question, known)
         each = _split(names)
-        left = b"".join(each[position] for position in positions)
-        return cls(said, known, rest, positions, left, names)
+        rest_names = b"".join(each[position] for position in positions)
+        return cls(said, known, rest, positions, rest_names, names)
 
-    def lacks(self, record: Answers, sites: tuple[int, ...]) -> list[Line]:
-        """All lines in a site's record of runs that found bits which were not sent to it.
+    def unsent(self, record: Answers, sites: tuple[int, ...]) -> list[Line]:
+        """Lines that a site sends because its record has bits that did not come with the question.
 
         ForgedSumError where the record has another value of a bit that was sent.
         """
-        bits, whole, lines = record.of(self.every, sites)
+        bits, whole, lines = record.of(self.all_names, sites)
         both = (bits != UNKNOWN) & (self.said != UNKNOWN)
         if (bits[both] != self.said[both]).any():
             raise record.contradiction()
@@ -273,9 +273,9 @@ class Recall:
         return bits
 
 
-def recalled(told: Sequence[bytes], content: bytes) -> bytes:
-    """The bytes that the digest of all sums takes in: the verdicts, and any lines sent before."""
-    return digest(b"recalled", *told, content) if told else content
+def answer_bytes(lines: Sequence[bytes], content: bytes) -> bytes:
+    """What the digest of all sums takes in of an answer: it, bound to any lines sent with it."""
+    return digest(b"recalled", *lines, content) if lines else content
 
 
 def encoded(lines: Iterable[Line]) -> tuple[bytes, ...]:

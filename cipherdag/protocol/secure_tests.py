@@ -40,7 +40,7 @@ def batch_of(context: Context, ask: Ask, recall: Recall, sums: bytes) -> Batch:
     its own. Raises ParameterError where it asks for sums too, or keys for so many comparisons do
     not fit a message.
     """
-    asked = secure_question(ask.content, sums, recall.names)
+    asked = secure_question(ask.content, sums, recall.rest_names)
     predicates = cast("Question", recall.rest).predicates(len(ask.participants))
     at = ask.step, ask.number, ask.participants
     batch = Batch(context.session, asked, *at, context.roles, predicates)

@@ -30,7 +30,7 @@ from cipherdag.privacy.protections import protection_kind
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.privacy.wire import Body, digest, pack
 from cipherdag.protocol import journal as log
-from cipherdag.protocol.asked import Answers, Context, Recall, recalled
+from cipherdag.protocol.asked import Answers, Context, Recall, answer_bytes
 from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
@@ -235,7 +235,7 @@ class Session:
 
     def _go_on(self, packed: bytes, content: bytes) -> None:
         """Go on from what was opened, as sites are sent it and as it is."""
-        self.sums = digest(b"sums", self.sums, recalled(self._lines, content))
+        self.sums = digest(b"sums", self.sums, answer_bytes(self._lines, content))
         self._previous = packed
 
     def _earlier(self, question: Question) -> tuple[bytes, ...]:

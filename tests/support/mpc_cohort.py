@@ -180,7 +180,7 @@ class Cohort:
         seat, (first, second) = self.seats[party], self.roles.holders
         other = second if party == first else first
         kind = {"prepare": "masked sums", "square": "masked forms", "compare": "labels"}[step]
-        context = seat._context(kind, party, other, seat._seen)
+        context = seat._context(kind, party, other, seat._exchanged)
         content = seat._keys[other].unseal(decode(message, Passed).content, context)
         return encode(Passed(seat._keys[other].seal(change(content), context)))
 

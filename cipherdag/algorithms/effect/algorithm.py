@@ -1,7 +1,7 @@
 """Effect: what a change of one variable does to another, adjusted for what a graph says.
 
-Models of treatment and outcome are fitted by Newton steps on sums over the sites, and the effect
-and its standard error follow from two more sums: those of the same estimator on all rows together.
+Models of treatment and outcome are fitted by Newton steps on sums over the sites. The effect and
+its standard error follow from two more sums: they are what the estimator has on the pooled rows.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.algorithms.effect.refuting import left_out, refuted
+from cipherdag.algorithms.effect.refuting import incomplete_rows, refuted
 from cipherdag.algorithms.effect.report import reported
 from cipherdag.algorithms.effect.sets import read_sets, sets_of, too_small, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_scales
@@ -43,7 +43,7 @@ from cipherdag.questions.gather import gather, gather_two, over_one_cohort
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 
-TWO = 2
+BINARY = 2  # categories of an outcome that has no numbers
 NAMED_ONCE = "; adjust names neither treatment nor outcome, which are in it anyway"
 
 
@@ -55,7 +55,7 @@ class EffectOutcome:
     outcome: int
     estimator: Estimator
     effects: tuple[AdjustedEffect, ...]
-    adjust: tuple[tuple[int, ...], ...]  # of each set
+    adjust: tuple[tuple[int, ...], ...]  # positions, of each adjustment set
     parents: tuple[tuple[int, ...] | None, ...]  # of the treatment in its DAGs; None of one set
     all_rows: int  # how many rows the sites hold
     left_out: tuple[LeftOut, ...]  # whether rows that miss a value differ
@@ -72,9 +72,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         adjust: Names of what to adjust for, with commas between them; or a list in JSON.
         graph: A graph that says what to adjust for. It is asked at once, and the plan has the
             sets in its place.
-        graphs: In Python, several graphs. Of a result's ``finding.sample``: the share of graphs in
-            which there is an effect, and its interval given that there is one. Of a learnt graph
-            and its replicates: the effect given every set of causes of the treatment that one of
+        graphs: In Python, several graphs. With a result's ``finding.sample``, the effect has the
+            share of graphs in which it exists, and its interval over these. With a learnt graph and
+            its replicates, it is estimated for every set of causes of the treatment that one of
             them allows; `EstimatedEffect.range` spans all intervals.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
@@ -124,7 +124,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     graph: str = graph_text()
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
-    outcome_category: int = within(TWO, 1, TWO)
+    outcome_category: int = within(BINARY, 1, BINARY)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
     site_effect: bool = True
     refute: bool = False
@@ -188,7 +188,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.
 
         Returns:
-            The outcome: a round for columns, one to count sites, one a step, and one or two more.
+            The outcome, after rounds for columns, contributors, each step, and one or two more.
 
         Raises:
             ParameterError: A variable is not named, unknown, or of another kind than it takes.
@@ -224,7 +224,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         }
         effects, left = yield from gather_two(
             gather([refuted(one, every=self.refute) for one in estimations.values()]),
-            left_out(scopes[0], kinds, facts.min_contributors),
+            incomplete_rows(scopes[0], kinds, facts.min_contributors),
         )
         by_number = dict(zip(estimations, effects, strict=True))
         # nothing is asked about a set that comes with a reason not to estimate
@@ -257,12 +257,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         """The estimator, if it takes these columns."""
         arms, values = kinds.categories[[treatment, outcome]].tolist()
         require(
-            values <= TWO,
+            values <= BINARY,
             f"the outcome '{self.outcome}' has {values} categories; an effect is estimated on "
             "numbers or two categories",
         )
         require(
-            TWO in (values, self.outcome_category),
+            BINARY in (values, self.outcome_category),
             f"outcome_category goes with two categories, and the outcome '{self.outcome}' has "
             "numbers",
         )

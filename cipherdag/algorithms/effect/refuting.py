@@ -23,9 +23,9 @@ from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
 
-OF: tuple[Literal["treatment", "outcome"], ...] = ("treatment", "outcome")
-NO_UNIT = b"\x00" * 8
-"""Packed origin 0, or unit exponent 0, of a column of numbers that lie about 0 and spread by 1."""
+PAIR: tuple[Literal["treatment", "outcome"], ...] = ("treatment", "outcome")
+STANDARD_SCALE = b"\x00" * 8
+"""Packed origin 0, and packed exponent 0 of the unit: numbers about 0 with a spread of about 1."""
 
 
 def refuted(estimation: Estimation, *, every: bool) -> Estimating:
@@ -56,8 +56,8 @@ def refuted(estimation: Estimation, *, every: bool) -> Estimating:
 def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
     """The question after every change, a placebo first; variables left out in their order.
 
-    No change drops the sites' intercepts: exact sums with and without them disclose sums of the
-    sites' means, which for categories over three sites have one solution in whole numbers.
+    No change drops the sites' intercepts. Exact sums with them and without disclose sums of the
+    sites' means, from which three sites' counts of categories can be solved.
     """
 
     def changed(**changes: Any) -> EffectSums:
@@ -70,8 +70,8 @@ def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
             changed(
                 refutation="random-cause",
                 categories=(*question.categories, 0),
-                origins=question.origins + NO_UNIT,
-                units=question.units + NO_UNIT,
+                origins=question.origins + STANDARD_SCALE,
+                units=question.units + STANDARD_SCALE,
                 adjust=(*question.adjust, len(question.categories)),
             ),
         )
@@ -83,10 +83,10 @@ def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
         yield "variable left out", changed(adjust=rest, complete_in=complete_in)
 
 
-def left_out(
+def incomplete_rows(
     scope: EffectSums, kinds: ColumnKinds, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[LeftOut, ...]]:
-    """The tests whether rows of a question that miss a value differ.
+    """Tests of treatment and outcome: whether rows that miss some value differ from complete ones.
 
     Empty where too few sites contribute. Nothing is asked where columns are known to miss no value.
     """
@@ -95,7 +95,7 @@ def left_out(
     asked = msgspec.structs.replace(scope, stage=Missing())
     sums = (yield from sum_with_threshold(asked, min_contributors)).reshape(4, 2).tolist()
     return tuple(
-        LeftOut(of=of, sites=round(n), rows=round(m), z=difference / math.sqrt(variance))
-        for of, difference, variance, m, n in zip(OF, *sums, strict=True)
+        LeftOut(of=of, sites=round(sites), rows=round(rows), z=difference / math.sqrt(variance))
+        for of, difference, variance, rows, sites in zip(PAIR, *sums, strict=True)
         if variance > 0.0
     )

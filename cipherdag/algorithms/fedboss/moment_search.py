@@ -2,7 +2,7 @@
 
 Where a variable passes another one, parents are searched anew only if that adds or removes one: the
 search starts from the parents before (a warm start), not from none as in `order_search`. A variable
-is carried on until the order has lost what a few edges cost.
+is carried past others until the total score has fallen by what a few edges cost.
 
 Source: Wienöbst, Henckel and Weichwald, "Embracing discrete search: a reasonable approach to causal
 structure learning", ICLR 2026, for warm starts, the first order and the iterated search; Andrews et
@@ -33,7 +33,7 @@ MOST_STARTS = 10  # most restarts, as a multiple of the number that may fail in 
 
 @dataclass(slots=True)
 class _Parents:
-    """A variable's parents."""
+    """A variable's parents, as a search among the variables before it left them."""
 
     score: int  # score of the family; far less where a required parent is missing
     mask: int  # bit mask of the parents
@@ -51,9 +51,9 @@ class _Move:
 
 
 class ParentSets:
-    """Parents grown and shrunk from some others; each family is fitted once.
+    """Searches for a variable's parents: adds the best ones, then drops the needless ones.
 
-    For every variable bit masks say what may not be its parent, and what has to be.
+    Each family is fitted once. Bit masks say, by variable, which parents are forbidden or required.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class ParentSets:
         self._fits: list[dict[int, Fit]] = [{} for _ in range(scores.n_variables)]
         self._alone = [scores.regression(v) for v in range(scores.n_variables)]
 
-    def among(self, v: int, before: int) -> _Parents:
+    def grown(self, v: int, before: int) -> _Parents:
         """The parents of v among those before it, grown from none."""
-        return self.after(v, self._alone[v], 0, before)
+        return self.regrown(v, self._alone[v], 0, before)
 
-    def after(self, v: int, near: Regression, parents: int, before: int) -> _Parents:
+    def regrown(self, v: int, near: Regression, parents: int, before: int) -> _Parents:
         """The parents of v among those before it, grown from some of them and then shrunk."""
         required, fits, scores = self.required[v], self._fits[v], self._scores
         parents |= required & before
@@ -114,8 +114,8 @@ class MomentOrder:
         self._order = list(order)
         self._before, self._position = [0] * len(order), [0] * len(order)
         self._number()
-        self._stay: dict[int, tuple[int, int]] = {}
-        self._parents = [sets.among(v, before) for v, before in enumerate(self._before)]
+        self._stay: dict[int, tuple[int, int]] = {}  # range that a variable searched in vain
+        self._parents = [sets.grown(v, before) for v, before in enumerate(self._before)]
 
     @property
     def dag(self) -> Dag:
@@ -160,29 +160,29 @@ class MomentOrder:
         return end, best
 
     def _towards_first(self, v: int) -> Iterator[tuple[int, _Parents, _Parents]]:
-        after, parents, bit = self._sets.after, self._parents[v], 1 << v
+        regrown, parents, bit = self._sets.regrown, self._parents[v], 1 << v
         required = self._sets.required
         for w in reversed(self._order[: self._position[v]]):
             passed = self._parents[w]
             gains, loses = (passed.better | required[w]) & bit, parents.mask >> w & 1
             if gains:
-                passed = after(w, passed.near, passed.mask | bit, self._before[w] | bit)
+                passed = regrown(w, passed.near, passed.mask | bit, self._before[w] | bit)
             if loses:
-                parents = after(v, parents.near, parents.mask & ~(1 << w), self._before[w])
+                parents = regrown(v, parents.near, parents.mask & ~(1 << w), self._before[w])
             if gains or loses:
                 yield w, passed, parents
 
     def _towards_last(self, v: int) -> Iterator[tuple[int, _Parents, _Parents]]:
-        after, parents, bit = self._sets.after, self._parents[v], 1 << v
+        regrown, parents, bit = self._sets.regrown, self._parents[v], 1 << v
         required = self._sets.required[v]
         for w in self._order[self._position[v] + 1 :]:
             passed = self._parents[w]
             loses, gains = passed.mask & bit, (parents.better | required) >> w & 1
             before = self._before[w] & ~bit
             if loses:
-                passed = after(w, passed.near, passed.mask & ~bit, before)
+                passed = regrown(w, passed.near, passed.mask & ~bit, before)
             if gains:
-                parents = after(v, parents.near, parents.mask, before | 1 << w)
+                parents = regrown(v, parents.near, parents.mask, before | 1 << w)
             if loses or gains:
                 yield w, passed, parents
 
@@ -213,11 +213,11 @@ def best_by_moments(
     Up to 100 variables three times as many. Never waits, since every score is there.
     """
     descents = Descents(trees, scores)
-    best = yield from descents.end(scores.near_order(trees.required))
+    best = yield from descents.local_best(scores.near_order(trees.required))
     curve, failed = [trees.total(best)], 0
     patience = restarts * (PATIENCE if scores.n_variables <= FEW_VARIABLES else 1)
     while failed < patience and len(curve) <= MOST_STARTS * patience:
-        other = yield from descents.end(perturbed(topological(best), rng))
+        other = yield from descents.local_best(perturbed(topological(best), rng))
         total = trees.total(other)
         failed = 0 if total > curve[-1] else failed + 1
         if total > curve[-1]:
@@ -227,32 +227,32 @@ def best_by_moments(
 
 
 class Descents:
-    """Order searches and deletions in turn; results from graphs met before are reused."""
+    """Order searches and deletions by turns; what either made of a graph is stored for reuse."""
 
     def __init__(self, trees: GrowShrinkTrees, scores: MomentScores) -> None:
         self._trees, self._scores = trees, scores
         self._sets = ParentSets(scores, trees.forbidden, trees.required)
-        self._without: dict[Dag, Dag] = {}
-        self._after: dict[Dag, Dag] = {}
+        self._deleted: dict[Dag, Dag] = {}
+        self._improved: dict[Dag, Dag] = {}
 
-    def end(self, order: Sequence[int]) -> Waiting[Dag]:
+    def local_best(self, order: Sequence[int]) -> Waiting[Dag]:
         """The graph, reached from an order, that neither moves nor deletions improve."""
-        best = yield from self._less(self._moved(order))
+        best = yield from self._after_deletions(self._after_moves(order))
         while True:
-            if best not in self._after:
-                self._after[best] = self._moved(topological(best))
-            dag = yield from self._less(self._after[best])
+            if best not in self._improved:
+                self._improved[best] = self._after_moves(topological(best))
+            dag = yield from self._after_deletions(self._improved[best])
             if self._trees.total(dag) < self._trees.total(best) + self._scores.least:
                 return best
             best = dag
 
-    def _moved(self, order: Sequence[int]) -> Dag:
+    def _after_moves(self, order: Sequence[int]) -> Dag:
         scores = self._scores
         search = MomentOrder(self._sets, order, least=scores.least, most_lost=scores.most_lost)
         search.run()
         return search.dag
 
-    def _less(self, dag: Dag) -> Waiting[Dag]:
-        if dag not in self._without:
-            self._without[dag] = yield from after_deletions(dag, self._trees)
-        return self._without[dag]
+    def _after_deletions(self, dag: Dag) -> Waiting[Dag]:
+        if dag not in self._deleted:
+            self._deleted[dag] = yield from after_deletions(dag, self._trees)
+        return self._deleted[dag]

@@ -37,23 +37,22 @@ Compared = TypeVar("Compared", SurvivalCounts, LogRankSums)
 
 STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
 BEYOND = float(np.finfo(np.float64).max)
-"""Upper edge of the bin of all that is beyond the others: how many are still at risk there."""
-SPREADS = 2.0
-"""How many typical spreads beyond about the mean the last bin ends."""
-SHARE = 0.5
-"""Of the sites of a curve, which the test leaves at least: those that do not contribute to all
-groups that are compared contribute to none of them."""
+"""Upper edge of a bin behind the last edge, which tells how many are still at risk there."""
+SPREADS = 2.0  # the last bin ends so many standard deviations above the mean time, about
+LEAST_SHARE = 0.5
+"""The test leaves groups out until this share of the sites of the largest curve contributes to all
+that remain: a site that does not contribute to all of them contributes to none."""
 
 
 def round_edges(mean: float, unit: float, bins: int) -> tuple[float, ...]:
-    """Round numbers equally far apart, from above 0 to two spreads beyond the mean or a little on.
+    """Round numbers equally far apart, from above 0 to `SPREADS` spreads above the mean or more.
 
     Arithmetic of decimals, which every machine does in the same manner.
 
     Args:
-        mean: About that of the times, of all sites.
-        unit: About their standard deviation, a power of two.
-        bins: Most of them.
+        mean: Roughly the mean time over all sites.
+        unit: Roughly the standard deviation of the times, a power of two.
+        bins: At most so many.
     """
     last = Decimal(max(mean, unit / SPREADS) + SPREADS * unit)
     raw = last / bins
@@ -63,7 +62,7 @@ def round_edges(mean: float, unit: float, bins: int) -> tuple[float, ...]:
     return tuple(float(width * number) for number in range(1, count + 1))
 
 
-def compared(
+def group_sums(
     question: Compared, min_contributors: int
 ) -> Generator[Question, FloatVector, tuple[Compared, FloatVector]]:
     """The sums of groups, and of the test of those that enough sites contribute to together.
@@ -88,7 +87,7 @@ def compared(
         chosen = tuple(np.flatnonzero(left).tolist())
         asked = msgspec.structs.replace(question, compared=chosen)
         able = np.rint((yield ContributorCounts(question=asked)))
-        if able[-1] >= max(needed, SHARE * counts[:-1][left].max()):
+        if able[-1] >= max(needed, LEAST_SHARE * counts[:-1][left].max()):
             break
         smallest = left & (counts[:-1] == counts[:-1][left].min())
         left[np.flatnonzero(smallest)[-1]] = False
@@ -154,11 +153,11 @@ def exact_counts(
         AggregateRangeError: The counts contradict each other.
     """
     packed = np.append(edges, BEYOND).astype("<f8").tobytes()
-    question, sums = yield from compared(SurvivalCounts(**rows, edges=packed), min_contributors)
-    return counted_of(question, sums, n_sites)
+    question, sums = yield from group_sums(SurvivalCounts(**rows, edges=packed), min_contributors)
+    return exact_outcome(question, sums, n_sites)
 
 
-def counted_of(question: SurvivalCounts, sums: FloatVector, n_sites: int) -> SurvivalOutcome:
+def exact_outcome(question: SurvivalCounts, sums: FloatVector, n_sites: int) -> SurvivalOutcome:
     """The counts among the sums; the last bin of the question is all that is beyond the others."""
     events, at_risk, impossible, observed, expected, upper, sites = segments(
         question.encodings, sums
@@ -208,7 +207,7 @@ def rounded_counts(
     if test.n_groups < FEWEST_GROUPS:
         sums = yield test
     else:
-        test, sums = yield from compared(test, min_contributors)
+        test, sums = yield from group_sums(test, min_contributors)
     impossible, excess, upper, sites = segments(test.encodings, sums)
     _check_times(impossible)
     asked = SurvivalCounts(**rows, edges=edges.astype("<f8").tobytes())
@@ -230,7 +229,7 @@ def rounded_counts(
 def counts_in_units(
     asked: SurvivalCounts, floors: IndexArray, unit: int
 ) -> tuple[RoundedCounts, ...]:
-    """What whole units tell of each group; of the first of two, what both have beyond the second.
+    """The counts of each group as whole units tell them; of two, the first is both less the second.
 
     Raises:
         AggregateRangeError: They contradict each other.

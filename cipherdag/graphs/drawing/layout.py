@@ -28,6 +28,7 @@ COMPONENT_GAP = 36.0
 ORDERING_SWEEPS = 24
 PLACING_SWEEPS = 60
 STEEPEST = 0.8  # sideways over down, where a course passes between two boxes
+HEAD_CUT = 0.8  # an edge ends this share of its arrowhead's length before the tip
 SHAPE = 1.5  # width over height that packing aims at
 
 
@@ -65,44 +66,6 @@ def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
     return Layout(centres=centres, routes=routes, size=(right, top + shelf_height))
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeShape:
-    """An edge's course without what its ends cover, its arrowheads and the centres of its circles.
-
-    Arrowheads have shape (3, 2), centres shape (2,).
-    """
-
-    course: FloatArray
-    heads: tuple[FloatArray, ...]
-    circles: tuple[FloatArray, ...]
-
-
-def edge_shape(
-    course: FloatArray, ends: tuple[End, End], length: float, width: float, *, down: bool
-) -> EdgeShape:
-    """An edge as it is drawn.
-
-    The course leads from the upper to the lower box; ``down`` says whether the source is above. A
-    circle is as wide as an arrowhead.
-    """
-    heads: list[FloatArray] = []
-    circles: list[FloatArray] = []
-    for end, at_end in zip(ends, (not down, down), strict=True):
-        if end == "plain":
-            continue
-        tip, towards = (-1, 1.0) if at_end else (0, -1.0)
-        x, y = course[tip]
-        course = course.copy()
-        if end == "arrow":
-            back = y - towards * length
-            heads.append(np.array([(x, y), (x - width / 2, back), (x + width / 2, back)]))
-            course[tip, 1] -= 0.8 * towards * length
-        else:
-            circles.append(np.array([x, y - towards * width / 2]))
-            course[tip, 1] -= towards * width
-    return EdgeShape(course, tuple(heads), tuple(circles))
-
-
 def _components(dag: BoolMatrix) -> list[list[int]]:
     """Connected components, each ascending, ordered by their first variable."""
     from scipy.sparse.csgraph import connected_components
@@ -117,7 +80,7 @@ def _shelf_width(parts: Sequence[_Component]) -> float:
 
 
 class _Component:
-    """One connected part: vertices are its variables, then a bend per layer that an edge skips."""
+    """One connected part: its vertices are variables, then bends, one per layer an edge skips."""
 
     def __init__(self, dag: BoolMatrix, nodes: list[int], widths: Sequence[float]) -> None:
         self.nodes = nodes
@@ -171,7 +134,7 @@ class _Component:
         return ports
 
     def _place(self) -> list[float]:
-        """Horizontal positions: short, straight edges; chains of bends count most."""
+        """Horizontal positions: sweeps make edges short and straight, chains of bends most."""
         x = [0.0] * len(self.rank)
         for layer in self.layers:
             spots = np.cumsum([0.0, *self._gaps(layer)])
@@ -347,3 +310,38 @@ def _spaced(
         pools.append((mean, total, members))
     means = [mean for mean, _, members in pools for _ in range(members)]
     return [float(mean + offset) for mean, offset in zip(means, offsets, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeShape:
+    """An edge's course, cut where its ends cover it; arrowheads, (3, 2); circles' centres, (2,)."""
+
+    course: FloatArray
+    heads: tuple[FloatArray, ...]
+    circles: tuple[FloatArray, ...]
+
+
+def edge_shape(
+    course: FloatArray, ends: tuple[End, End], length: float, width: float, *, down: bool
+) -> EdgeShape:
+    """An edge as it is drawn.
+
+    The course leads from the upper to the lower box; ``down`` says whether the source is above. A
+    circle is as wide as an arrowhead.
+    """
+    heads: list[FloatArray] = []
+    circles: list[FloatArray] = []
+    for end, at_end in zip(ends, (not down, down), strict=True):
+        if end == "plain":
+            continue
+        tip, towards = (-1, 1.0) if at_end else (0, -1.0)
+        x, y = course[tip]
+        course = course.copy()
+        if end == "arrow":
+            back = y - towards * length
+            heads.append(np.array([(x, y), (x - width / 2, back), (x + width / 2, back)]))
+            course[tip, 1] -= HEAD_CUT * towards * length
+        else:
+            circles.append(np.array([x, y - towards * width / 2]))
+            course[tip, 1] -= towards * width
+    return EdgeShape(course, tuple(heads), tuple(circles))

@@ -1,12 +1,12 @@
 """Ed25519 signatures (RFC 8032) show who sent a message, under keys pinned out of band.
 
 Pinned is what two people compare by telephone: a pairing code, the fingerprint of keys as words. A
-code commits to the whole fingerprint, which commits to the keys. It is the beginning of scrypt
-(RFC 7914) of it, so that whoever looks for other keys with the same code pays for every try with
-16 MiB and some 50 ms. If one of the two people who compare made their keys honestly, an attacker
-must find keys with a given code: nine words, 81 bits. If the attacker chooses both sides, as a
-coordinator that shows two sites different studies, any two studies with the same code will do: such
-a code has twice the words (docs/adr/0019).
+code commits to the whole fingerprint, which commits to the keys. A code is the first bits of the
+fingerprint's scrypt hash (RFC 7914), so that whoever looks for other keys with the same code pays
+for every try with 16 MiB and some 50 ms. If one of the two who compare made their keys honestly, an
+attacker must find keys with a given code: nine words, 81 bits. A coordinator that shows two sites
+different studies chooses both sides: any two studies with the same code will do, so the code of a
+study has twice the words (docs/adr/0019).
 
 Leaks:
     Public keys, fingerprints and signatures are public; the private key leaves its object only
@@ -32,27 +32,6 @@ from cipherdag.errors import OutputError, ParameterError, PolicyRefusedError, Si
 from cipherdag.privacy.keys.pairkeys import hkdf
 from cipherdag.privacy.secrecy import Secret, open_to_others
 from cipherdag.privacy.wire import keyed_digest, same_digest, transcript
-
-
-class DrawKey(Secret):
-    """A key of HMAC-SHA256, as a function from a digest to a seed; it does nothing else.
-
-    A site's random numbers are the same at every asking, or they could be averaged out: so they
-    follow from its rows. They follow from this key too, so that nobody can test guesses of the
-    rows. Whoever has the key, or the identity key that it is derived from, computes them for any
-    rows. What a site adds to a cohort's lot follows from the key likewise. Made by
-    `SigningIdentity.draw_key`.
-    """
-
-    __slots__ = ("_key",)
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def __call__(self, digest: bytes) -> bytes:
-        """The seed of what is drawn about rows, or a cohort, with this digest, 32 bytes."""
-        return keyed_digest(self._key, digest)
-
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -123,6 +102,25 @@ class SigningIdentity(Secret):
     def draw_key(self) -> DrawKey:
         """The key of this party's own random numbers, the same as long as it keeps its identity."""
         return DrawKey(hkdf(self._key.private_bytes_raw(), b"cipherdag draws"))
+
+
+class DrawKey(Secret):
+    """A key of HMAC-SHA256, as a function from a digest to a seed; it does nothing else.
+
+    A site's random numbers must be the same at every asking, or they could be averaged out: so they
+    follow from its rows. They follow from this key too, so that nobody can test guesses of the
+    rows. Whoever has the key, or the identity key that it is derived from, computes them for any
+    rows. A site's contribution to numbers that the cohort draws together follows from it likewise.
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __call__(self, digest: bytes) -> bytes:
+        """The seed of what is drawn about rows, or a cohort, with this digest, 32 bytes."""
+        return keyed_digest(self._key, digest)
 
 
 def verify(public: bytes, signature: bytes, domain: bytes, *parts: bytes) -> None:
@@ -201,8 +199,8 @@ STUDY_WORDS: Final = 18
 _BITS = 9
 _SALT = b"cipherdag pairing code 1"
 _COST, _BLOCK = 2**14, 8
-_LONG = re.compile(r"[0-9a-f]{64}")
-_TOLD_BY = 4  # first letters, which no two words have in common
+_HEX_DIGITS = re.compile(r"[0-9a-f]{64}")
+_FIRST_LETTERS = 4  # as many tell any two words of the list from each other
 
 
 def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
@@ -212,7 +210,7 @@ def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
     words. Raises ParameterError where it is no fingerprint.
     """
     plain = plain_fingerprint(fingerprint)
-    if not _LONG.fullmatch(plain):
+    if not _HEX_DIGITS.fullmatch(plain):
         raise ParameterError("a fingerprint has 64 hexadecimal digits")
     length = -(-words * _BITS // 8)
     derived = Scrypt(salt=_SALT, length=length, n=_COST, r=_BLOCK, p=1).derive(bytes.fromhex(plain))
@@ -229,7 +227,7 @@ def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
     neither; a word that is none of the list is named with the nearest.
     """
     plain = plain_fingerprint(heard)
-    if _LONG.fullmatch(plain):
+    if _HEX_DIGITS.fullmatch(plain):
         return "" if same_fingerprint(heard, fingerprint) else "the fingerprint is another"
     given = _words(heard, words)
     expected = pairing_code(fingerprint, words).split("-")
@@ -266,7 +264,7 @@ def _words(heard: str, words: int) -> list[str]:
 def _word(number: int, heard: str) -> str:
     """The one word of the list that was meant."""
     meant = [word for word in WORDS if word == heard]
-    if not meant and len(heard) >= _TOLD_BY:
+    if not meant and len(heard) >= _FIRST_LETTERS:
         meant = [word for word in WORDS if word.startswith(heard)]
     if not meant:
         nearest = get_close_matches(heard, WORDS, n=3, cutoff=0.4)

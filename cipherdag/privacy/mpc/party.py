@@ -51,7 +51,7 @@ class Party(Secret):
         random_bytes: RandomBytes = fresh_bytes,
     ) -> None:
         self._session, self._position, self._roles = session, position, roles
-        if position not in (roles.dealer, *roles.sites):  # it sends to parties with a role alone
+        if position not in (roles.dealer, *roles.sites):  # it sends only to those with one
             pair_keys = {other: pair_keys[other] for other in roles.sites if other in pair_keys}
         self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
         self._names, self._identity, self._random = names, identity, random_bytes
@@ -65,9 +65,9 @@ class Party(Secret):
         Raises:
             InconsistentQuestionError: It is of another session, or has other roles than the run.
             CohortError: This party takes no part in it, or shares no key with one that has a role.
-            ReplayError: The batch does not come after the one before; or this holder signed the
-                question's bits; or its masked sums left, and this is the second repeat, or has
-                other sites or tests.
+            ReplayError: The batch does not come after the one before, or this holder signed the
+                question's bits. Once its share of the masked sums left, a question is repeated
+                once, and over the same sites and tests alone.
         """
         if batch.session != self._session or batch.roles != self._roles:
             raise InconsistentQuestionError("secure tests of another session, or with other roles")

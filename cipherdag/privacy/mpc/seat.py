@@ -1,12 +1,14 @@
 """One party's part in one batch: byte messages in, byte messages out, every verb once and in turn.
 
-Which verbs a party has follows from its role, as the table `TURNS` says. A verb that is asked
-twice or out of turn, or that failed, ends the party's part in the batch: nothing is ever computed
-again from the same seeds. Seeds are fresh from the operating system for every batch, and all of it
-lives in memory alone.
+Every site shares its vector; dealer and twin prepare keys from the parts dealt to them. Then the
+two holders exchange shares of masked sums E (`prepare`), of masked forms D (`square`) and of labels
+(`compare`), and `open` reads the bits from the labels; `holding` has the arithmetic.
+
+A verb that is asked twice or out of turn (`TURNS`), or that failed, ends the part, so that nothing
+is computed again from the same seeds: they are fresh for every batch, and live in memory alone.
 
 Leaks:
-    See each verb; together, to each party that keeps to the protocol, the bits.
+    To each party that keeps to the protocol, the bits, and what its verbs say.
 """
 
 import hashlib
@@ -63,18 +65,17 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
 class Seat(Secret):
     """A party's part in a batch; `Party.begin` makes it.
 
-    It has a key to seal with for each other party with a role; a holder signs with its identity. Of
-    a holder, ``masked`` says whether its share of the masked sums left, and ``signed`` whether it
-    signed the bits.
+    ``keys`` seal for the other parties; a holder also signs, with its identity. A holder is
+    ``masked`` once it answered with its share of E, and ``signed`` once it signed the bits.
 
     Every verb raises ReplayError where it was asked before or out of turn, MalformedMessageError
-    for a request that is not valid, and ShareError where what another party sealed does not unseal,
-    or that party saw before what this one did not.
+    for a request that is not valid, and ShareError where what another party sealed does not unseal
+    here: it was altered, or bound to other shares than this party exchanged.
     """
 
     __slots__ = (
-        "_dealt", "_holding", "_identity", "_keys", "_last", "_left", "_names", "_position",
-        "_random", "_seed", "_seen", "_stored", "batch", "masked", "signed",
+        "_dealt", "_exchanged", "_holding", "_identity", "_keys", "_names", "_position", "_random",
+        "_seed", "_sent", "_stored", "_verbs_left", "batch", "masked", "signed",
     )  # fmt: skip
 
     def __init__(
@@ -88,15 +89,15 @@ class Seat(Secret):
     ) -> None:
         self.batch, self._position, self._keys = batch, position, keys
         self._names, self._identity, self._random = names, identity, random_bytes
-        self._left = TURNS[batch.role_of(position)]
+        self._verbs_left = TURNS[batch.role_of(position)]
         self._stored: dict[str, bytes] = {}
         self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
-        self._last = self._seen = b""
+        self._sent = self._exchanged = b""
         self.masked = self.signed = False
 
     def end(self) -> None:
         """Let nothing more be asked of this part."""
-        self._left = ()
+        self._verbs_left = ()
         self._stored.clear()
 
     def share(self, values: IntegerVector) -> bytes:
@@ -154,7 +155,7 @@ class Seat(Secret):
             other = self._passed_by_other("masked sums", said.masked, self.batch.factors.n_bytes)
             seed = self._dealt_seed(said)
             share = self._holding.square(other, seed, said.common)
-            self._see(other, self._dealt)
+            self._note_exchange(other, self._dealt)
             return self._pass("masked forms", share)
 
     def compare(self, request: bytes) -> bytes:
@@ -163,7 +164,7 @@ class Seat(Secret):
             sealed = self._read(request, Passed).content
             other = self._passed_by_other("masked forms", sealed, self.batch.forms.n_bytes)
             share = self._holding.compare(other)
-            self._see(other)
+            self._note_exchange(other)
             return self._pass("labels", share)
 
     def open(self, request: bytes) -> bytes:
@@ -189,6 +190,7 @@ class Seat(Secret):
             return encode(sign_bits(self.batch, bits, self._dealt, identity))
 
     def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:
+        """The dealer's keys; of the twin, which deals again from the same seed, their digests."""
         batch, roles = self.batch, self.batch.roles
         seed = self._seed or self._unsealed(roles.dealer, "seed", said.seed, KEY_BYTES)
         if len(said.commitments) != len(others):
@@ -248,25 +250,25 @@ class Seat(Secret):
         return seed
 
     def _passed_by_other(self, kind: str, sealed: bytes, length: int) -> bytes:
-        """What the other holder sealed; ShareError unless it saw before what this one saw."""
-        return self._unsealed(self._other, kind, sealed, length, self._seen)
+        """What the other holder sealed; ShareError unless both exchanged the same shares before."""
+        return self._unsealed(self._other, kind, sealed, length, self._exchanged)
 
     def _pass(self, kind: str, share: bytes) -> bytes:
-        """A share for the other holder, bound to all that this one saw before."""
-        self._last = share
-        return encode(Passed(self._sealed(self._other, kind, share, self._seen)))
+        """A share for the other holder, bound to all shares that both exchanged before."""
+        self._sent = share
+        return encode(Passed(self._sealed(self._other, kind, share, self._exchanged)))
 
     @property
     def _other(self) -> int:
         first, second = self.batch.roles.holders
         return second if self._position == first else first
 
-    def _see(self, other: bytes, *more: bytes) -> None:
-        """Note both holders' shares, so that what follows is bound to them."""
-        shares = self._last, other
+    def _note_exchange(self, other: bytes, *more: bytes) -> None:
+        """Extend the digest of what both holders exchanged, to which all that follows is bound."""
+        shares = self._sent, other
         if self._position != self.batch.roles.holders[0]:
-            shares = other, self._last
-        self._seen = hashlib.sha256(transcript(self._seen, *shares, *more)).digest()
+            shares = other, self._sent
+        self._exchanged = hashlib.sha256(transcript(self._exchanged, *shares, *more)).digest()
 
     def _given(self, recipient: int | None, kind: str, part: bytes, bound: bytes = b"") -> bytes:
         """A part sealed for its recipient; empty where that is this party, or nobody."""
@@ -320,8 +322,8 @@ class Seat(Secret):
     @contextmanager
     def _turn(self, verb: str) -> Iterator[None]:
         """Take a step; ReplayError unless it is the next one. A step that fails is the last one."""
-        left, self._left = self._left, ()
+        left, self._verbs_left = self._verbs_left, ()
         if left[:1] != (verb,):
             raise ReplayError("a party of secure tests was asked twice, or out of turn")
         yield
-        self._left = left[1:]
+        self._verbs_left = left[1:]

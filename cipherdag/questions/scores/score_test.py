@@ -1,25 +1,26 @@
 """The score test over all sites: whether sums of scores are beyond chance.
 
-Each component of a test (a cell of a table, a pair of residuals) has a score U, summed over strata
-and sites: by how much the data differ from independence. A test says dependent where one of two
-thresholds is exceeded:
+Each component c of a test (a cell of a table, a pair of residuals) has a score U_kc at site k, over
+all strata: by how much the data differ from independence. A test says dependent where one of two
+sums exceeds its threshold. That too is a sum over sites, so that a secure comparison decides it:
 
-form    sum_c (sum_k U_kc)^2 > sum_k a_k h(f_k / a_k)   for components c and sites k
-sites   the sum of the sites' own normal scores is above the line of `site_line`
+form    sum_c (sum_k U_kc)^2 > sum_k a_k h(f_k / a_k)
+sites   the sum of the sites' own normal scores > the line of `site_line`; it sees a dependence
+        whose direction differs from site to site
 
-Site k knows the null covariance of its scores, Sigma_k. It gives a_k, the trace of Sigma_k, and
-f_k^2, the trace of Sigma_k^2 plus what the fourth cumulants of rare counts add. The form has
-mean sum a_k and a variance of at most 2 (sum f_k)^2, by the triangle inequality of Frobenius norms.
-h(r) is the quantile of a chi-square of 1 / r^2 degrees of freedom, divided by 1 / r^2
-(Satterthwaite); directions of uneven size add up to twice its term of skewness. It is convex in r
-at levels up to .02, to half a percent. So the sites' parts add up to an upper bound, and to the
-quantile itself where sites are alike. With one component the threshold is z^2 V + z^4 / 6 for its
-variance V: the constant keeps the level where a count is rare. Over all V, a Poisson count exceeds
-it with 1.1 times the nominal chance at .01, 1.2 times at .001, twice at 1e-5. The sites' own tests
-see a dependence whose direction differs from site to site.
+Under independence site k knows the covariance of its scores, Sigma_k. The form has mean sum a_k,
+where a_k is the trace of Sigma_k. Its variance is 2 (sum f_k)^2 at most, by the triangle inequality
+of Frobenius norms: f_k^2 is the trace of Sigma_k^2 plus what fourth cumulants of rare counts add.
+h(r), the quantile of a form whose mean is 1 and variance 2 r^2, has three terms (`_quantile`):
 
-Each threshold is a sum over sites, so that a secure comparison decides it; `p_values` gives the
-least level at which any of them is exceeded.
+within  that of a chi-square of 1 / r^2 degrees of freedom, times r^2 (Satterthwaite)
+uneven  what directions of unequal variance may add, at most what skewness adds to the first
+beyond  for r > 1, where counts are too rare for one degree of freedom
+
+h is convex at levels up to .02, to half a percent. So the sites' parts add up to an upper bound,
+and to the quantile itself where sites are alike. With one component of variance V the threshold is
+z^2 V + z^4 / 6. Over all V, a Poisson count exceeds it with 1.1 times the nominal chance at .01,
+1.2 times at .001, twice at 1e-5. `p_values` gives the least level at which either sum exceeds.
 
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Satterthwaite, Biometrics Bulletin 2 (1946)
 110-114; Stouffer et al., The American Soldier (1949).
@@ -32,10 +33,8 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 
 SITES_SHARE = 0.1  # share of a test's level that the sites' own tests have
-RARE = 0.25
-"""A quantile gains this times z^4 (r^2 - 1) where counts are too rare for one degree of freedom."""
-FULL_SKEW = 9.0
-"""From this value of z^2 - 1 on, directions of uneven size double what skewness adds."""
+RARE = 0.25  # of z^4 (r^2 - 1), which is what h gains beyond r = 1
+FULL_SKEW = 9.0  # value of z^2 - 1 from which on the uneven term is whole
 LEAST_P = 1e-300
 LEAST_MEAN = 1e-100
 """A smaller mean counts as 0: the square of a ratio to it could overflow."""
@@ -78,7 +77,7 @@ def most_of_threshold(
     as those of a patient do.
     """
     one = form_threshold(np.ones(1), np.ones(1), level)
-    # r^2 (1 - r) is 4 / 27 at most, and f at most `most_spread`
+    # the uneven term is one / 8 at most, by r^2 (1 - r) <= 4 / 27, and f is at most `most_spread`
     rare = n_sites * RARE / 2.0 * one**2 * visits**2
     return mean * (np.maximum(one, 1.0) + one / 8.0) + rare
 
@@ -99,7 +98,7 @@ def _quantile(ratio: FloatVector, level: FloatVector) -> FloatVector:
 
 
 def _uneven(ratio: FloatVector, level: FloatVector) -> FloatVector:
-    """What directions of uneven size may add to h(r), shape (B,); 0 from r = 1 on."""
+    """What directions of unequal variance may add to h(r), shape (B,); 0 from r = 1 on."""
     from scipy.special import ndtri
 
     skew = np.where(level < 0.5, np.maximum(ndtri(level) ** 2 - 1.0, 0.0), 0.0)  # noqa: PLR2004
@@ -136,7 +135,7 @@ def p_values(
     owner = np.repeat(np.arange(len(sizes)), sizes)
     form = np.zeros(len(sizes))
     np.add.at(form, owner, scores**2)
-    # z^2 of U^2 = z^2 V + z^4 / 6
+    # the z^2 at which U^2 is the threshold of one component, z^2 V + z^4 / 6
     squared = 3.0 * (np.hypot(means, np.sqrt(form * (2.0 / 3.0))) - means)
     of_form = np.minimum(2.0 * ndtr(-np.sqrt(squared)), 1.0)
     several: BoolVector = sizes > 1
@@ -147,14 +146,14 @@ def p_values(
 
 
 def _least_levels(form: FloatVector, mean: FloatVector, spread: FloatVector) -> FloatVector:
-    """The least level at which a form exceeds its threshold, shape (B,)."""
+    """The least level at which a form exceeds its threshold, shape (B,), by iteration."""
     from scipy.special import chdtrc
 
     varies = mean > 0.0
     scale = np.where(varies, mean, 1.0)
     size, ratio = np.where(varies, form / scale, 0.0), spread / scale
     within = np.clip(ratio, LEAST_RATIO, 1.0) ** 2
-    # from r = 1 on h is z^2 + rare z^4
+    # from r = 1 on h is z^2 + rare z^4: solved for z^2
     rare = RARE * np.maximum(ratio**2 - 1.0, 0.0)
     size = 2.0 * size / (1.0 + np.sqrt(1.0 + 4.0 * rare * size))
 
@@ -166,7 +165,7 @@ def _least_levels(form: FloatVector, mean: FloatVector, spread: FloatVector) -> 
     for _ in range(STEPS):
         once = log_level(level)
         twice = log_level(once)
-        # what two steps lead to (Aitken, 1926); it lies between them
+        # the limit of such steps by extrapolation (Aitken, 1926), no further than the last two
         bend = twice - 2.0 * once + level
         aim = level - (once - level) ** 2 / np.where(bend == 0.0, 1.0, bend)
         aim = np.where(bend == 0.0, twice, aim)

@@ -45,7 +45,7 @@ _CONCEPTS = {  # English, German, French, Spanish, Italian; words without accent
     "country": r"country|land|pays|pais|paese",
     "remark": r"remarks?|comments?|notes?|bemerkung(en)?|kommentar|remarques?|commentaires?",
 }
-_FACTORS = {  # of the first unit, times it gives the second
+_FACTORS = {  # a number in the first unit, times the factor, is one in the second
     "glucose": (("mmol/l", "mg/dl", 18.016),),
     "creatinine": (("mg/dl", "umol/l", 88.42),),
     "cholesterol": (("mmol/l", "mg/dl", 38.67),),
@@ -57,7 +57,7 @@ _FACTORS = {  # of the first unit, times it gives the second
 }
 _TIMES = r"(?P<years>y|yrs?|years?|jahren?|ans|annees|anos|anni)|(?P<months>months?|monaten?|mois)|"
 _TIMES += r"(?P<days>d|days?|tagen?|jours|dias|giorni)|(?P<hours>h|hours?|stunden?|heures)"
-_UNITS = {  # that a name may end with, by what it means; "" for whatever it means
+_UNITS = {  # that a name may end with, by its concept; "" for those of any concept
     "": r"(?P<amount>[munpk]?(mol|g)|[mk]?i?u)[ /]?(per )?(?P<volume>[mdu]?l|m2)|(?P<mmhg>mm ?hg)",
     "age": _TIMES,
     "stay": _TIMES,
@@ -71,13 +71,11 @@ _BRACKETS = re.compile(r"\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 _MEASURED = re.compile(r"[^/]+/[^/]+|%|years?|jahre|kg|lb|c?m|mmhg", re.IGNORECASE)
 _ENDS = re.compile(r"(?<=[^\W_])[\s_.-]+(?=[^\s_.-])")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "µ": "u", "μ": "u"})
-
-
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi")
 _BODY = {"celsius": (33.0, 43.0), "fahrenheit": (91.0, 110.0)}
-"""Middles of temperatures of bodies."""
-MOST = 1.5
-"""By how much middles may differ that a factor makes equal."""
+"""Between which numbers a median of body temperatures lies."""
+MOST_RATIO = 1.5
+"""By which factor two medians may differ once both are in one unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +167,7 @@ def _read_unit(concept: str, text: str) -> str:
 
 
 Tables = Mapping[str, Sequence[Header]]
+Group = dict[str, Header]  # the columns that are one, by table
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +194,12 @@ def matches(tables: Tables) -> list[Match]:
     groups = _joined(groups, lambda header: header.words.replace(" ", ""))
     groups = _joined(groups, lambda header: header.concept)
     often = Counter(header.name for headers in tables.values() for header in headers)
-    usual = {
+    ranks = {  # the lowest for the table whose names most others share
         site: -sum(often[header.name] - 1 for header in headers) for site, headers in tables.items()
     }
     return [
-        Match(_name(group, often, usual), group, ", ".join(_reasons(group))) for group in groups
+        Match(_name(group, often, ranks), group, ", ".join(_reasons(group))) for group in groups
     ]
-
-
-Group = dict[str, Header]
 
 
 def _by_key(tables: Tables, key: Callable[[Header], str]) -> list[Group]:
@@ -239,13 +235,13 @@ def meanings(column: Column) -> frozenset[str]:
     return frozenset({*forms, *map(str, values)})
 
 
-def _name(group: Group, often: Counter[str], usual: Mapping[str, int]) -> str:
+def _name(group: Group, often: Counter[str], ranks: Mapping[str, int]) -> str:
     """The name that most tables have, else the plainest; no unit where tables have several."""
     units = {header.unit for header in group.values()} - {""}
-    names = {header.name: usual[site] for site, header in sorted(group.items())}
+    names = {header.name: ranks[site] for site, header in sorted(group.items())}
     if len(units) > 1:
-        plain = {header.unitless: usual[site] for site, header in sorted(group.items())}
-        names = {name: of for name, of in plain.items() if name not in often or name in names}
+        plain = {header.unitless: ranks[site] for site, header in sorted(group.items())}
+        names = {name: at for name, at in plain.items() if name not in often or name in names}
     concept = next(iter(group.values())).concept
 
     def rank(name: str) -> tuple[object, ...]:
@@ -283,7 +279,7 @@ def _reasons(group: Group) -> Iterator[str]:
 def other_units(match: Match) -> dict[str, tuple[float, str]]:
     """The tables whose numbers seem to be in another unit than those of most others.
 
-    Units say so, or middles that differ by the factor between two usual units.
+    Units say so, or medians that differ by about the factor between two usual units.
 
     Returns:
         By table, what its numbers have to be multiplied by, and the unit that they then have.
@@ -301,11 +297,12 @@ def other_units(match: Match) -> dict[str, tuple[float, str]]:
         }
         for site, header in headers.items()
     }
+    # most others are in the unit of the table to which the fewest have to be converted
     return min(factors.values(), key=len, default={})
 
 
 def _conversion(one: Header, other: Header) -> tuple[float, str] | None:
-    """By what the numbers of one are multiplied to be those of the other, and its unit; or None."""
+    """The factor that converts numbers of one to the other's unit, and that unit; else None."""
     if one.concept != other.concept:
         return None
     for first, second, factor in _FACTORS.get(one.concept, ()):
@@ -334,13 +331,14 @@ def _scale(header: Header) -> str:
 def _near(one: Header, other: Header, factor: float) -> bool:
     if not (one.quartiles and other.quartiles) or one.quartiles[1] <= 0:
         return False
-    return 1 / MOST < other.quartiles[1] / one.quartiles[1] / factor < MOST
+    return 1 / MOST_RATIO < other.quartiles[1] / one.quartiles[1] / factor < MOST_RATIO
 
 
 def other_words(match: Match) -> dict[str, dict[str, str]]:
     """The tables that share no category with the others, by what each of theirs may mean there.
 
-    Roman numerals and figures may mean the same; other words mean nothing here, which is "".
+    Roman numerals and figures may mean the same; any other word may mean "", which is nothing.
+    Where half of the tables or more share none, the first of them counts as one of the others.
     """
     headers = {site: each for site, each in match.headers.items() if each.column.categories}
     strangers: dict[str, dict[str, str]] = {}

@@ -183,7 +183,7 @@ class FoundBits:
         """
         sites = current.ask.participants
         self._before = self._before or self.asked.of(self.context)
-        if lines := recall.lacks(self._before, sites):
+        if lines := recall.unsent(self._before, sites):
             return encoded(lines)
         if recall.rest is not None:
             self.budget.spend(self.session, recall.rest, sites)
@@ -198,7 +198,7 @@ class FoundBits:
         """
         recall, seat = current.recall, current.seat
         if recall is not None and seat is not None:
-            about = seat.batch, current.content, sums, recall.names
+            about = seat.batch, current.content, sums, recall.rest_names
             self.asked.write(self.context, self.context.line(*about, said, self.index))
             packed = np.frombuffer(said.bits, dtype=np.uint8)
             recall.values(np.unpackbits(packed, count=len(recall.positions)).astype(np.float64))

@@ -37,7 +37,7 @@ from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.mpc.messages import Signed, Verdicts
 from cipherdag.privacy.wire import decode
 from cipherdag.program.program import Program
-from cipherdag.protocol.asked import Recall, recalled
+from cipherdag.protocol.asked import Recall, answer_bytes
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -255,7 +255,7 @@ class Rounds:
             if self.record is not None:
                 self.record.add(self._number, declared.sites, sums)
             told = self.current.ask.known
-            self._sums = self.read.digest(b"sums", self._sums, recalled(told, opened))
+            self._sums = self.read.digest(b"sums", self._sums, answer_bytes(told, opened))
             self._opened.add(self.current.content)
             self._answered = None
         self._step, self._previous, self.current = self._step + 1, previous, None

@@ -26,7 +26,7 @@ Listed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 MARKS = ("intervention", "patient")
 """Kinds that say something of rows; a table has one column of each at most."""
 NO_VARIABLE = (*MARKS, "ignore")
-_MARKS = ("ordered", "allow_constant", "label")
+FLAGS = ("ordered", "allow_constant", "label")
 _NUMBERS = ("continuous", "binned", "ignore")
 _KIND_NAMES = ", ".join(get_args(ColumnKind))
 

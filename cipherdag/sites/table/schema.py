@@ -21,7 +21,7 @@ import msgspec
 from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
-from cipherdag.sites.table.column import _MARKS, MARKS, NO_VARIABLE, Column
+from cipherdag.sites.table.column import FLAGS, MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.names import (
     check_column,
@@ -34,8 +34,8 @@ from cipherdag.sites.table.names import (
 Given = TypeVar("Given")
 _COMMENT_WIDTH = 96
 PERSONS = "persons"  # what `Schema.rows` is where each person has one row
-_TEXTS = ("unit", "date")
-_TABLES = ("synonyms", "concepts")
+_TEXT_KEYS = ("unit", "date")
+_TABLE_KEYS = ("synonyms", "concepts")
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 _PREAMBLE = """\
 # Schema of a study: every site uses the same file. One table per column, in any order.
@@ -93,8 +93,8 @@ class Schema:
         rows: "persons" where the site says that no person has two rows; else empty.
 
     Raises:
-        SchemaError: Two names are equal after normalisation, no column is a variable, two name
-            interventions or patients, or a relation names no column.
+        SchemaError: Two names are equal after normalisation, no column is a variable, two columns
+            are of kind "intervention" or "patient", or a relation names what is no column.
     """
 
     columns: tuple[Column, ...]
@@ -195,8 +195,8 @@ class Schema:
 
         One line per variable in the order of ``names``, each its ``Column.canonical``, and one for
         the column of interventions and for each relation that applies; ignored columns, comments
-        and the order of the file do not enter. It names the variables, so it
-        never leaves a site in the clear: sites compare a digest under a key of their own.
+        and the order of the file do not enter. As it names the variables, it never leaves a site in
+        the clear: sites compare a digest under a key of their own.
         """
         marks = () if self.intervention is None else (self.intervention,)
         lines = (item.canonical() for item in (*self.variables, *marks))
@@ -222,7 +222,7 @@ class Schema:
         return replace(self, columns=columns)
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
-        """A copy with just these labels; SchemaError if one takes no part, or for one text."""
+        """A copy with just these labels; SchemaError if one is no variable, or for a text."""
         if isinstance(labels, str):
             raise SchemaError(
                 "the labels are one text, and have to be several names",
@@ -276,24 +276,24 @@ class Schema:
         return "\n".join((head, *map(_column_toml, self.columns), *relations, *written))
 
 
-_Texts = tuple[str | int | float, ...]
+_Values = tuple[str | int | float, ...]
 
 
 class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column as it stands in the file."""
 
     kind: str
-    categories: _Texts = ()
+    categories: _Values = ()
     edges: tuple[float, ...] = ()
-    missing: _Texts = ()
+    missing: _Values = ()
     allow_constant: bool = False
     label: bool = False
     ordered: bool = False
-    synonyms: dict[str, _Texts] = {}
+    synonyms: dict[str, _Values] = {}
     unit: str = ""
     plausible: tuple[float, ...] = ()
     date: str = ""
-    concepts: dict[str, str | int | _Texts] = {}
+    concepts: dict[str, str | int | _Values] = {}
     unmeasured_at: tuple[str, ...] = ()
 
 
@@ -321,7 +321,7 @@ def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
                 remedy=f"Write form = one of {', '.join(FORMS)}, and columns = [names], both.",
             ) from error
         names = tuple(map(normalise_name, read.columns))
-        if len({*names}) < max(len(names), len(("one", "other"))):
+        if not names[1:] or len({*names}) < len(names):
             raise SchemaError("a relation is of two or more different columns")
         relations.append(Relation(read.form, names))
     return tuple(relations)
@@ -360,7 +360,7 @@ def _column(name: str, table: object) -> Column:
     return Column(name=name, **values)
 
 
-def _texts(listed: str | int | _Texts) -> tuple[str, ...]:
+def _texts(listed: str | int | _Values) -> tuple[str, ...]:
     return tuple(map(str, listed)) if isinstance(listed, tuple) else (str(listed),)
 
 
@@ -379,14 +379,14 @@ def _column_toml(column: Column) -> str:
         items = ", ".join(values)
         if items:
             lines.append(f"{key} = [{items}]")
-    lines += [f"{each} = {_quoted(said)}" for each in _TEXTS if (said := getattr(column, each))]
-    for table_key in _TABLES:
+    lines += [f"{each} = {_quoted(said)}" for each in _TEXT_KEYS if (said := getattr(column, each))]
+    for table_key in _TABLE_KEYS:
         pairs = ", ".join(
             f"{_quoted(key)} = [{', '.join(map(_quoted, texts))}]"
             for key, texts in getattr(column, table_key)
         )
         lines += [f"{table_key} = {{ {pairs} }}"] if pairs else []
-    lines += [f"{key} = true" for key in _MARKS if getattr(column, key)]
+    lines += [f"{key} = true" for key in FLAGS if getattr(column, key)]
     return "\n".join((*lines, ""))
 
 

@@ -14,7 +14,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.survival.outcome import counted_of, counts_in_units, round_edges
+from cipherdag.algorithms.survival.outcome import counts_in_units, exact_outcome, round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
 from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.estimation.survival import SurvivalCounts
@@ -603,7 +603,7 @@ def test_counts_that_contradict_each_other_are_refused():
         categories=(0, 2), time=0, event=1, edges=np.array([1.0, 2.0]).tobytes()
     )
     fine = np.array([3.0, 2.0, 10.0, 7.0, 0.0, 5.0, 5.0, 0.0, 3.0, 0.0])
-    counted = counted_of(question, fine, 3)
+    counted = exact_outcome(question, fine, 3)
     (only,) = counted.counts
     assert (only.events.most.tolist(), only.gone.least.tolist()) == ([3], [3])
     assert (only.least_rows, only.most_rows) == (10, 10)
@@ -612,7 +612,7 @@ def test_counts_that_contradict_each_other_are_refused():
         wrong = fine.copy()
         wrong[place] = value
         with pytest.raises(AggregateRangeError, match="at risk"):
-            counted_of(question, wrong, 3)
+            exact_outcome(question, wrong, 3)
 
 
 def test_a_site_that_leaves_ends_the_run():

@@ -114,7 +114,7 @@ def test_a_party_that_shifts_masked_forms_is_a_site_with_other_data():
 
             holding = cohort.seats[2]._holding  # it lies consistently
             holding._forms = holding._forms + shift.view(np.uint64)
-            cohort.seats[2]._last = shifted(cohort.seats[2]._last)
+            cohort.seats[2]._sent = shifted(cohort.seats[2]._sent)
             return cohort.resealed(step, item, message, shifted)
 
         other = sums.copy()

@@ -121,7 +121,7 @@ class SimulatedHolder:
     def __init__(self, cohort, batch, which, bits, rng):
         self.cohort, self.batch, self.which = cohort, batch, which
         self.bits, self.rng = bits, rng
-        self._share = cohort.seats[cohort.roles.holders[which]]._last  # sent before: of zeros
+        self._share = cohort.seats[cohort.roles.holders[which]]._sent  # sent before: of zeros
 
     def square(self, other, seed, common):
         self._other, self._common = other, common

@@ -33,7 +33,7 @@ TEMPERATURE = 4.0  # divides the log-likelihoods by which SDI weights graphs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeLogits:
-    """i -> j exists with probability s(gamma_ij) s(theta_ij), (p, p); theta is antisymmetric."""
+    """i -> j exists with probability sigmoid(gamma_ij) sigmoid(theta_ij); theta_ji = -theta_ij."""
 
     gamma: Tensor
     theta: Tensor
@@ -68,9 +68,9 @@ class MaskedAdam:
 def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Contrasts the loss of variable j under graphs with i -> j with that under graphs without.
 
-    Of K graphs, bool of shape (K, p, p), losses have shape (K, p), and weights (K,) are equal for
-    graphs drawn from the belief. The differences P - M, shape (p, p), are 0 where an edge is in all
-    or in none of the graphs. A mask of all other edges, whose P - M is estimated, comes with them.
+    Takes K graphs, (K, p, p), with losses (K, p) and weights (K,), equal for graphs drawn from the
+    belief. Returns P - M, the mean loss with an edge minus that without, (p, p), and a mask of the
+    edges for which it is estimated; it is 0 where an edge is in all or in none of the graphs.
     """
     edges = graphs.to(nll.dtype)
     weighted = nll * weights[:, None]
@@ -92,7 +92,7 @@ def logit_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Computes the gradients of the graph-fitting objective in both logits.
 
-    Both have shape (p, p); theta_ji = -theta_ij. ``contrast`` is P - M on the rows of one regime,
+    Both have shape (p, p). ``contrast`` is P - M of `edge_contrasts` on the rows of one regime,
     ``penalty`` the sparsity weight, which as in ENCO does not act on the orientation, and ``prior``
     the derivative of Eq. 2 of Fed-CD in the edge's probability.
     """
@@ -135,7 +135,7 @@ class Enco:
         return self._logits
 
     def _order(self, steps: int) -> list[int]:
-        """Draws each step's regime, -1 for the observational one; a turn has all, shuffled."""
+        """Draws each step's regime, -1 if observational; all come, shuffled, before one recurs."""
         kinds = list(range(len(self._regimes.rows)))
         # only observational rows inform on edges between variables without an intervention
         if not kinds or bool(self._free_pairs.any()):
@@ -166,7 +166,7 @@ class Enco:
 
 
 def likelihood_gradient(graphs: Tensor, nll: Tensor, probability: Tensor, rows: int) -> Tensor:
-    """Computes s(gamma_ij) minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
+    """Computes ``probability`` minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
 
     ``nll``, (K, p), is the mean negative log-likelihood of ``rows`` rows under each of K graphs,
     bool of shape (K, p, p). The result, (p, p), is the gradient in gamma of its expectation.
@@ -177,7 +177,7 @@ def likelihood_gradient(graphs: Tensor, nll: Tensor, probability: Tensor, rows: 
 
 
 def two_cycle_gradient(probability: Tensor) -> Tensor:
-    """Computes the gradient in gamma of the sum of cosh(s_ij s_ji) over pairs, shape (p, p)."""
+    """Computes the gradient in gamma of the sum over pairs of cosh(p_ij p_ji), shape (p, p)."""
     slope = probability * (1 - probability)
     return torch.sinh(probability * probability.T) * probability.T * slope
 
@@ -190,7 +190,7 @@ def learn_sdi(
     prior_penalty: Tensor,
     generator: torch.Generator,
 ) -> Tensor:
-    """Learns the belief s(gamma) in edges, (p, p), zero on the diagonal, by SDI."""
+    """Learns the belief sigmoid(gamma) in edges, (p, p), zero on the diagonal, by SDI."""
     device, p = start.device, regimes.n_variables
     gamma = torch.logit(start.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF))
     optimiser = MaskedAdam(gamma, SDI_RATE, SDI_BETAS)
