@@ -279,15 +279,15 @@ def _units_and_dates(name: str, held: Drafts) -> tuple[dict[str, object], list[D
     differences = []
     for key in ("unit", "date"):
         given = {site: getattr(draft, key) for site, draft in held.items()}
-        values = set(given.values()) - {""}
-        fields[key] = min(values, default="")
+        values = {value.casefold(): value for value in sorted(given.values()) if value}
+        fields[key] = min(values.values(), default="")
         silent = [site for site, value in given.items() if not value]
         if len(values) > 1:
             said = f"{key} is {_by_value({s: v for s, v in given.items() if v})}."
             remedy = "Convert the numbers at one of them, and write the same in every draft."
             differences.append(Difference(name, said, remedy, open=True))
         elif values and silent:
-            said = f"{key} '{min(values)}' is not said in {quoted(silent)}."
+            said = f"{key} '{fields[key]}' is not said in {quoted(silent)}."
             remedy = "Taken for all; ask them." if key == "unit" else "Say it there, too."
             differences.append(Difference(name, said, remedy, open=key == "date"))
     return fields, differences

@@ -219,6 +219,11 @@ def test_a_table_with_two_columns_of_one_meaning_matches_none_by_it():
     assert len(schema.columns) == 4
 
 
+def test_units_that_differ_in_case_are_one():
+    column, found = merged(number(unit="mmhg"), number(unit="mmHg"))
+    assert (column.kind, column.unit, found) == ("continuous", "mmhg", ())
+
+
 def test_another_unit_is_a_decision_with_its_factor():
     names = ["Glucose (mg/dl)", "Glykämie (mmol/l)", "glucose"]
     drafts = {f"s{k}": Schema((SURE, Column(own, "continuous"))) for k, own in enumerate(names)}
