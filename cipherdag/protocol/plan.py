@@ -280,11 +280,11 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
             names = " and ".join(f"'{cohort[site].name}'" for site in group)
             sites = ",".join(member.name for member in cohort)
             raise CohortError(
-                f"of what {names} measured, differences of sums would tell: sites that lack the "
-                f"same variables are {fewest} at least",
-                remedy="Name under unmeasured_at what they measured and too few others did: "
-                f"`cipherdag schema overlap schema.toml --sites {sites} --min-sites "
-                f"{max(fewest, 3)}` says which.",
+                f"{names} measured other columns than the rest, and differences of sums would "
+                f"tell of fewer than {fewest} such sites",
+                remedy="Let every site take a schema that leaves out what too few of them "
+                f"measured: `cipherdag schema overlap schema.toml --sites {sites} --min-sites "
+                f"{max(fewest, 3)} --out shared.toml` writes it.",
             )
 
 

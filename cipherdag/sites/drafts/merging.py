@@ -217,8 +217,8 @@ def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Di
     remedy = f'Write rename."{near}" = "{name}" there in a .toml beside file, and draft from it.'
     if near is None:
         remedy = (
-            "Add it there, leave it out at every site, or name the sites that did not measure it "
-            "under unmeasured_at in another draft."
+            f'If it has another name there, write rename."THAT NAME" = "{name}" {DECLARED}. If '
+            "not, leave it out at all sites, or name these under unmeasured_at in another draft."
         )
     return Difference(name, said, remedy, open=True)
 
