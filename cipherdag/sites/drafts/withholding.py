@@ -17,9 +17,10 @@ from cipherdag.sites.drafts.identifiers import NAMES, is_coded, words_of
 from cipherdag.sites.drafts.suspicions import missing_marks
 from cipherdag.sites.drafts.tally import ColumnTally
 from cipherdag.sites.table.column import Column, ColumnKind
-from cipherdag.sites.table.names import is_plain_number, truth_value
+from cipherdag.sites.table.names import is_plain_number, sort_categories, truth_value
 
 FEWEST_ROWS = 5
+_DOUBTFUL = ("na", "nr")
 _MONTH = (
     r"(?i:jan(uary|uar|vier)?|feb(ruary|ruar)?|f[eé]v(rier)?|m[aä]r(ch|z|s)?|a[pbv]r(il)?|ma[iy]|"
     r"june?|juni|juin|july?|juli|juillet|aug(ust)?|ao[uû]t|sept?(ember)?|septembre|o[ck]t(ober)?|"
@@ -76,6 +77,7 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     often = tuple(each for each in column.categories if values.get(each, 0) >= fewest)
     if often == column.categories:
         return column
+    often = often if column.ordered else sort_categories(often)
     one_of_two = len(often) == 1 and len(column.categories) == len(("no", "yes"))
     rare = 2 * len(often) <= len(column.categories) and not one_of_two
     if rare and all(map(is_plain_number, column.categories)):
@@ -112,9 +114,9 @@ def _with_categories(
 
 
 def _without_marks(column: Column) -> Column:
-    """The column in which categories such as "unknown" are missing values, but not Namibia's NA."""
-    marks = [mark for mark in missing_marks(column.categories) if mark.casefold() != "na"]
-    left = tuple(each for each in column.categories if each not in marks)
+    """The column in which "unknown" is missing, but not Namibia's NA, or NR for no response."""
+    marks = [mark for mark in missing_marks(column.categories) if mark.casefold() not in _DOUBTFUL]
+    left = sort_categories({*column.categories} - {*marks})  # of two the event stands last
     if not marks or column.ordered or len(left) <= 1:
         return column
     said = f"LOOK: {' or '.join(map(repr, marks))} is taken as missing; undo it if it is none."
