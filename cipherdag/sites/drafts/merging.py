@@ -154,20 +154,20 @@ def _decisions(match: Match) -> list[Difference]:
         spelled = {group[0]: [*group[1:]] for group in grouped(texts, {}, reads=reading_of(others))}
         unclear = [text for text in meant if not meant[text]]
         for text in meant.keys() - {*unclear}:
-            next(each for first, each in spelled.items() if meant[text] in (first, *each)).append(
-                text
-            )
-        listed, pairs = _toml(spelled), {first: each for first, each in spelled.items() if each}
+            group = next(each for first, each in spelled.items() if meant[text] in (first, *each))
+            group.append(text)
+        if len(spelled) > max(map(len, others)):  # nor do the others share all of theirs
+            of_one = next(filter(None, others))
+            for text in [text for text in spelled if text not in of_one]:
+                unclear += [text, *spelled.pop(text)]
+        pairs = {first: each for first, each in spelled.items() if each}
         said = f"'{site}' shares no category with the others."
-        remedy = f'If they mean the same, write kind = "discrete", categories = {listed}'
+        remedy = f'If they mean the same, write kind = "discrete", categories = {_toml(spelled)}'
         if pairs:
-            named = (f"{_toml([first])[1:-1]} = {_toml(each)}" for first, each in pairs.items())
-            synonyms = ", ".join(named)
-            remedy += f" and synonyms = {{ {synonyms} }}"
-        remedy += " for the column"
-        if unclear:
-            remedy += f", and {quoted(unclear)} under `synonyms` of what each means"
-        remedy += "."
+            named = ", ".join(f"{_toml([text])[1:-1]} = {_toml(pairs[text])}" for text in pairs)
+            remedy += f" and synonyms = {{ {named} }}"
+        more = f", and {quoted(unclear)} under `synonyms` of what each means" if unclear else ""
+        remedy += f" for the column{more}."
         decisions.append(Difference(match.name, said, remedy, open=True))
     return decisions
 

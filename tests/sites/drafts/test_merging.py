@@ -219,6 +219,18 @@ def test_a_table_with_two_columns_of_one_meaning_matches_none_by_it():
     assert len(schema.columns) == 4
 
 
+def test_no_union_of_languages_is_proposed_as_categories():
+    wards = ("innere", "chirurgie"), ("medicina", "quirófano"), ("medical", "surgical")
+    stages = ("I", "II"), ("III", "IV"), ("1", "3")
+    for words, unclear in ((wards, "surgical"), (stages, "III")):
+        _, found = merged(*[discrete(*each) for each in words])
+        remedies = [each.remedy for each in found if each.open]
+        assert remedies
+        for said in remedies:
+            assert f'categories = ["{words[0][0]}", "{words[0][1]}"]' in said
+            assert f"'{unclear}'" in said
+
+
 def test_units_that_differ_in_case_are_one():
     column, found = merged(number(unit="mmhg"), number(unit="mmHg"))
     assert (column.kind, column.unit, found) == ("continuous", "mmhg", ())
