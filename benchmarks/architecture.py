@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14674,
     "audit": 1726,
-    "cli": 4812,
+    "cli": 4814,
     "deployment": 1840,
     "federation": 1830,
     "findings": 4327,
@@ -51,7 +51,7 @@ BUDGETS = {
     "pages": 383,
     "privacy": 4733,
     "program": 381,
-    "protocol": 5411,
+    "protocol": 5414,
     "questions": 5753,
     "results": 1506,
     "sites": 26834,

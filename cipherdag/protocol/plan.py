@@ -333,7 +333,10 @@ def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def check_session_digits(session: str) -> None:
     """Raise ParameterError unless these are 8 to 32 hexadecimal digits, which name a session."""
     if not _DIGITS.fullmatch(session):
-        raise ParameterError("a session is named by 8 to 32 hexadecimal digits")
+        raise ParameterError(
+            "a session is named by 8 to 32 hexadecimal digits",
+            remedy="See `cipherdag site status`, which lists them; type more digits of one.",
+        )
 
 
 def fewest_survivors(n_sites: int, colluders: int) -> int:
