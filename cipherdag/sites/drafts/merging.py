@@ -84,11 +84,10 @@ def merge_schemas(
         if not complete and column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
             of_column = [*of_column, _lacking(name, lacking, by_site)]
         differences += of_column
-        undecided = [difference for difference in of_column if difference.open]
-        if undecided:
-            said = " ".join(f"DECIDE: {each.said} {each.remedy}" for each in undecided)
-            column = Column(name, "ignore", comment=said)
-        columns.append(column)
+        said = [f"DECIDE: {each.said} {each.remedy}" for each in of_column if each.open]
+        column = Column(name, "ignore") if said else column
+        said += [] if complete else [f"{each.said} {each.remedy}" for each in _called(match)]
+        columns.append(replace(column, comment=" ".join(said)) if said else column)
     if all(column.kind == "ignore" for column in columns):
         lines = "; ".join(f"'{each.column}': {each.said}" for each in differences[:3])
         raise SchemaError(f"the drafts agree on no column. {lines}")

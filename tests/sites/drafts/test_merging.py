@@ -231,6 +231,16 @@ def test_no_union_of_languages_is_proposed_as_categories():
             assert f"'{unclear}'" in said
 
 
+def test_a_merged_schema_keeps_the_lines_that_rename_columns():
+    drafts = {site: Schema((SURE, Column(name, "continuous"))) for site, name in
+              (("kiel", "Alter"), ("lyon", "âge"), ("leeds", "age"))}  # fmt: skip
+    schema, _ = merge_schemas(drafts)
+    written = " ".join(schema.dumps().replace("\n#", "").split())
+    for name in ("Alter", "âge"):
+        assert f'rename."{name}" = "age"' in written
+    assert next(each for each in schema.columns if each.name == "age").kind == "continuous"
+
+
 def test_units_that_differ_in_case_are_one():
     column, found = merged(number(unit="mmhg"), number(unit="mmHg"))
     assert (column.kind, column.unit, found) == ("continuous", "mmhg", ())
