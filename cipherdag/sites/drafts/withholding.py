@@ -20,7 +20,6 @@ from cipherdag.sites.table.column import Column, ColumnKind
 from cipherdag.sites.table.names import is_plain_number, sort_categories, truth_value
 
 FEWEST_ROWS = 5
-_DOUBTFUL = ("na", "nr")
 _MONTH = (
     r"(?i:jan(uary|uar|vier)?|feb(ruary|ruar)?|f[eé]v(rier)?|m[aä]r(ch|z|s)?|a[pbv]r(il)?|ma[iy]|"
     r"june?|juni|juin|july?|juli|juillet|aug(ust)?|ao[uû]t|sept?(ember)?|septembre|o[ck]t(ober)?|"
@@ -115,7 +114,9 @@ def _with_categories(
 
 def _without_marks(column: Column) -> Column:
     """The column in which "unknown" is missing, but not Namibia's NA, or NR for no response."""
-    marks = [mark for mark in missing_marks(column.categories) if mark.casefold() not in _DOUBTFUL]
+    marks = [mark for mark in missing_marks(column.categories) if mark.casefold() != "na"]
+    if any(truth_value(each) is None for each in {*column.categories} - {*marks}):
+        marks = [mark for mark in marks if mark.casefold() != "nr"]
     left = sort_categories({*column.categories} - {*marks})  # of two the event stands last
     if not marks or column.ordered or len(left) <= 1:
         return column

@@ -199,10 +199,12 @@ def test_marks_of_four_languages_are_missing_in_drafts(mark):
     assert (column.categories, column.missing) == (("nein", "ja"), (mark,))
 
 
-def test_nr_stays_a_category_that_somebody_is_asked_about():
+def test_nr_is_missing_beside_yes_and_no_and_else_asked_about():
     (column,) = infer_schema(pd.DataFrame({"response": ["CR", "PR", "NR"] * 20})).columns
     assert "NR" in column.categories
     assert 'write missing = ["NR"]' in column.comment
+    (column,) = infer_schema(pd.DataFrame({"tabagisme": ["oui", "non", "NR"] * 20})).columns
+    assert (column.categories, column.missing) == (("non", "oui"), ("NR",))
 
 
 def test_the_event_stands_last_when_a_category_goes():
