@@ -147,6 +147,8 @@ def run_options() -> list[click.Option]:
 def site_names(files: Sequence[Path]) -> list[str]:
     """Sites are called like their files, without the endings."""
     names = [file.name.split(".")[0] for file in files]
+    if len({file.resolve() for file in files}) != len(files):
+        raise ParameterError("a file is given twice", remedy="Give each file once.")
     if len(set(names)) != len(names):
         raise ParameterError(
             "two files have the same name", remedy="Rename one: a site is called like its file."

@@ -292,7 +292,7 @@ def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
         sites, columns = (
             list(dict.fromkeys(filter(None, names))) for names in zip(*concerned, strict=True)
         )
-        of_sites = f"{named_together('site', sites)}, " if sites else ""
+        of_sites = f"{named_together('site', sites)}{', ' if columns else ': '}" if sites else ""
         of_columns = f"{named_together('column', columns)}: " if columns else ""
         lines.append(f"{of_sites}{of_columns}{text}")
     lines += [f"sites {each}" for each in same_rows([*tables.items()])]

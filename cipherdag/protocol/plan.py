@@ -280,11 +280,11 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
             names = " and ".join(f"'{cohort[site].name}'" for site in group)
             sites = ",".join(member.name for member in cohort)
             raise CohortError(
-                f"of what {names} measured, differences of sums would tell: sites that lack the "
-                f"same variables are {fewest} at least",
-                remedy="Name under unmeasured_at what they measured and too few others did: "
-                f"`cipherdag schema overlap schema.toml --sites {sites} --min-sites "
-                f"{max(fewest, 3)}` says which.",
+                f"{names} measured other columns than the rest, and differences of sums would "
+                f"tell of fewer than {fewest} such sites",
+                remedy="Let every site take a schema that leaves out what too few of them "
+                f"measured: `cipherdag schema overlap schema.toml --sites {sites} --min-sites "
+                f"{max(fewest, 3)} --out shared.toml` writes it; over files, give --overlapping.",
             )
 
 
@@ -333,7 +333,10 @@ def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def check_session_digits(session: str) -> None:
     """Raise ParameterError unless these are 8 to 32 hexadecimal digits, which name a session."""
     if not _DIGITS.fullmatch(session):
-        raise ParameterError("a session is named by 8 to 32 hexadecimal digits")
+        raise ParameterError(
+            "a session is named by 8 to 32 hexadecimal digits",
+            remedy="See `cipherdag site status`, which lists them; type more digits of one.",
+        )
 
 
 def fewest_survivors(n_sites: int, colluders: int) -> int:

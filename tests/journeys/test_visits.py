@@ -382,7 +382,7 @@ def test_a_site_with_one_patient_is_warned_of(caplog):
     data = three()
     data["b"]["pid"] = "P-1"
     Federation.simulate(data, patient="pid")
-    said = "site 'b', Rows are of few patients, and a site that has 10 or fewer does no test."
+    said = "site 'b': Rows are of few patients, and a site that has 10 or fewer does no test."
     assert said in caplog.text
 
 

@@ -378,7 +378,9 @@ def test_a_sheet_is_mended_as_advised(tmp_path):
 
 
 @pytest.mark.follows(
-    "Rename one of the two at every site", "Rename one: a site is called like its file"
+    "Rename one of the two at every site",
+    "Rename one: a site is called like its file",
+    "Give each file once",
 )
 def test_columns_and_files_of_one_name_are_renamed(call, tmp_path):
     twice = frame().set_axis(list("aab"), axis=1)
@@ -390,5 +392,7 @@ def test_columns_and_files_of_one_name_are_renamed(call, tmp_path):
     for file in files:
         frame().to_csv(file, index=False)
     assert call("run", "fedpc", *files, "--out", tmp_path / "out")[0] == 2
+    twice = call("run", "fedpc", files[0], files[0], files[2], "--out", tmp_path / "out")
+    assert "given twice" in "".join(map(str, twice))
     files[1] = files[1].rename(tmp_path / "third.csv")
     assert call("run", "fedpc", *files, "--out", tmp_path / "out")[0] == 0

@@ -82,7 +82,7 @@ def with_missing(column: Column, words: AbstractSet[str]) -> Column:
     "none" stays a category, which may mean "no complication"; so do all where one would be left.
     """
     marks = tuple(each for each in column.categories if each in words and each.casefold() != "none")
-    left = tuple(each for each in column.categories if each not in marks)
+    left = sort_categories({*column.categories} - {*marks})
     if not marks or column.ordered or len(left) <= 1:
         return column
     said = f"{' or '.join(map(repr, marks))} is taken as missing, as in columns of numbers."

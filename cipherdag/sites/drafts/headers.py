@@ -18,11 +18,11 @@ NUMBERS = ("continuous", "binned")
 
 _CONCEPTS = {  # English, German, French, Spanish, Italian; words without accents
     "identifier": r"mrn|pid|(patient|patienten|person|case|fall)s? ?(id|nr|no|number|nummer)|"
-    r"n[ro]? (de )?dossier|numero (de )?dossier|id (patient|paciente)",
+    r"n[ro]? (de )?dossier|numero (de )?dossier|id (patient|paciente)|nhs (no|number)|nhc",
     "birth": r"birth ?date|date of birth|dob|geburtsdatum|date de naissance|fecha de nacimiento",
     "age": r"age|alter|edad|eta",
     "sex": r"sex|gender|geschlecht|sexe|genre|sexo|genero|sesso",
-    "smoking": r"smok\w*( status)?|rauch(er|en)(status)?|fumeu\w*|tabac|fuma\w*",
+    "smoking": r"smok\w*( status)?|rauch(er|en)(status)?|fumeu\w*|taba[cgq]\w*|fuma\w*",
     "bmi": r"bmi|body mass index|imc",
     "weight": r"weight|(koerper)?gewicht|poids|peso",
     "height": r"height|(koerper)?groesse|taille|talla|altezza",
@@ -30,20 +30,30 @@ _CONCEPTS = {  # English, German, French, Spanish, Italian; words without accent
     "diabetes": r"diabet\w*( mellitus)?",
     "glucose": r"glucose|glukose|gly[ck]a?emi[ea]|glucosa|glicemia|blood sugar|blutzucker",
     "hba1c": r"hba ?1c|hemoglobine glyquee",
+    "haemoglobin": r"hb|hgb|ha?emoglobine?|hemoglobina",
     "creatinine": r"(serum )?(creatinine?|kreatinin|creatinina)",
     "cholesterol": r"(total )?cholesterol|(gesamt)?cholesterin|cholesterol total|colesterolo?",
     "triglycerides": r"triglyceri\w*|trigliceri\w*",
-    "systolic": r"sbp|systolic( blood pressure| bp)?|(blutdruck )?systolisch(er)?( blutdruck)?|"
-    r"blutdruck hoeherer|(pression|tension) (arterielle )?systolique|(presion )?sistolica",
-    "diastolic": r"dbp|diastolic( blood pressure| bp)?|(blutdruck )?diastolisch(er)?|"
-    r"(pression|tension) (arterielle )?diastolique|(presion )?diastolica",
+    "systolic": r"sbp|pas|tas|systolic( blood pressure| bp)?|blutdruck hoeherer|(rr |blutdruck )?"
+    r"syst(olisch(er)?)?( blutdruck)?|((pression|tension|presion|pa|ta) )?(arterielle |arterial )?"
+    r"s[iy]stoli(que|ca)",
+    "diastolic": r"dbp|pad|tad|diastolic( blood pressure| bp)?|(rr |blutdruck )?"
+    r"diast(olisch(er)?)?( blutdruck)?|((pression|tension|presion|pa|ta) )?(arterielle |arterial )?"
+    r"diastoli(que|ca)",
     "stage": r"(tumou?r )?stage|(tumor)?stadium|stade|estadio|stadio",
     "ventilation": r"(mechanical )?ventilat(ed|ion)|beatm(et|ung)|ventilee?|ventilado",
     "stay": r"los|length of stay|(liege|verweil)dauer|duree (de|du) sejour|estancia",
-    "death": r"died|death|dead|deceased|(ver|ge)storben|tod|decedee?|deces|muert[eo]|fallecido",
-    "admission": r"(date (of |d )?)?admi(tted|ssion)( date)?|aufnahme(datum)?|ingreso",
+    "death": r"died|death|dead|deceased|exitus|(ver|ge)storben|tod|decedee?|deces|muert[eo]|"
+    r"fallecido",
+    "follow-up": r"(follow ?up|survival|surv)( time)?|ueberleben(szeit)?|survie|suivi|"
+    r"supervivencia|seguimiento",
+    "treatment": r"treatment|behandlung|traitement|tratamiento|trattamento",
+    "ward": r"ward|station|service|servicio|planta|reparto",
+    "admission": r"(date (of |d )?)?(admi(tted|ssion)|entree)( date)?|aufnahme(datum)?|"
+    r"(fecha (de )?)?ingreso",
     "country": r"country|land|pays|pais|paese",
-    "remark": r"remarks?|comments?|notes?|bemerkung(en)?|kommentar|remarques?|commentaires?",
+    "remark": r"remarks?|comments?|notes?|bemerkung(en)?|kommentar|remarques?|commentaires?|"
+    r"observaci(on|ones)",
 }
 _FACTORS = {  # a number in the first unit, times the factor, is one in the second
     "glucose": (("mmol/l", "mg/dl", 18.016),),
@@ -53,6 +63,8 @@ _FACTORS = {  # a number in the first unit, times the factor, is one in the seco
     "weight": (("kg", "lb", 2.2046),),
     "height": (("m", "cm", 100.0), ("in", "cm", 2.54), ("m", "in", 39.37)),
     "age": (("years", "months", 12.0),),
+    "haemoglobin": (("g/dl", "g/l", 10.0),),
+    "follow-up": (("months", "days", 30.437), ("years", "days", 365.24), ("years", "months", 12.0)),
     "stay": (("days", "hours", 24.0),),
 }
 _TIMES = r"(?P<years>y|yrs?|years?|jahren?|ans|annees|anos|anni)|(?P<months>months?|monaten?|mois)|"
@@ -61,6 +73,7 @@ _UNITS = {  # that a name may end with, by its concept; "" for those of any conc
     "": r"(?P<amount>[munpk]?(mol|g)|[mk]?i?u)[ /]?(per )?(?P<volume>[mdu]?l|m2)|(?P<mmhg>mm ?hg)",
     "age": _TIMES,
     "stay": _TIMES,
+    "follow-up": _TIMES,
     "weight": r"(?P<kg>kgs?|kilos?)|(?P<lb>lbs?|pounds?)",
     "height": r"(?P<cm>cms?)|(?P<m>m)|(?P<in>in|inch(es)?)",
     "bmi": r"(?P<amount>kg)[ /]?(?P<volume>m2)",

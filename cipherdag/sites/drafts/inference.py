@@ -6,11 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cipherdag.errors import (
-    DataError,
-    SchemaError,
-    UnreadableDataError,
-)
+from cipherdag.errors import DataError, SchemaError, UnreadableDataError
 from cipherdag.sites.drafts.counting import (
     Counted,
     check_same_columns,
@@ -32,7 +28,12 @@ from cipherdag.sites.drafts.identifiers import WholeNumbers, without_identifier
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.repeated_keys import key_question, possible_keys
 from cipherdag.sites.drafts.suspicions import with_looks
-from cipherdag.sites.drafts.table_suspicions import row_suspicions, same_rows
+from cipherdag.sites.drafts.table_suspicions import (
+    COPIES,
+    readable_tables,
+    row_suspicions,
+    same_rows,
+)
 from cipherdag.sites.drafts.tally import (
     ColumnTally,
     Held,
@@ -54,7 +55,6 @@ from cipherdag.sites.table.file_description import DescribedFile, FileDescriptio
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
 
 _WRITTEN = "At a real site copy its table as [source] into site.toml."
 
@@ -318,17 +318,21 @@ def looked_through(
     """
     looks = [f"LOOK: is each file written as [sources] says? {_WRITTEN}"] if schema.sources else []
     schema = _asking(schema, time_questions(schema.columns))
-    try:
-        whole = replace(schema, columns=tuple(runnable))
-        tables = [load_table(source, whole) for source in sources]
-    except DataError as error:
-        comment = (
+    tables, unread, error = readable_tables(schema, runnable, sources)
+    if error is not None:
+        looks.append(
             "LOOK: rows, and columns that follow from others, were not looked at, since the data "
             f"cannot be read by this draft yet ({error.summary}). `cipherdag site check` does."
         )
-        return replace(schema, comment=" ".join([*looks, comment]))
+        return replace(schema, comment=" ".join(looks))
+    if unread:
+        looks.append(
+            f"LOOK: rows were looked at without {' and '.join(map(repr, unread))}, since not all "
+            "of their cells are numbers yet."
+        )
     called = [_called(source, number) for number, source in enumerate(sources, start=1)]
     rows = [each for table in tables for each in row_suspicions(table)]
+    rows = [each for each in rows if not unread or each.kind != COPIES]  # a number may differ
     rows += same_rows([*zip(called, tables, strict=True)])
     odd = dict.fromkeys([*looks, *(f"LOOK: {each}" for each in rows)])
     keys = (

@@ -84,11 +84,10 @@ def merge_schemas(
         if not complete and column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
             of_column = [*of_column, _lacking(name, lacking, by_site)]
         differences += of_column
-        undecided = [difference for difference in of_column if difference.open]
-        if undecided:
-            said = " ".join(f"DECIDE: {each.said} {each.remedy}" for each in undecided)
-            column = Column(name, "ignore", comment=said)
-        columns.append(column)
+        said = [f"DECIDE: {each.said} {each.remedy}" for each in of_column if each.open]
+        column = Column(name, "ignore") if said else column
+        said += [] if complete else [f"{each.said} {each.remedy}" for each in _called(match)]
+        columns.append(replace(column, comment=" ".join(said)) if said else column)
     if all(column.kind == "ignore" for column in columns):
         lines = "; ".join(f"'{each.column}': {each.said}" for each in differences[:3])
         raise SchemaError(f"the drafts agree on no column. {lines}")
@@ -154,20 +153,20 @@ def _decisions(match: Match) -> list[Difference]:
         spelled = {group[0]: [*group[1:]] for group in grouped(texts, {}, reads=reading_of(others))}
         unclear = [text for text in meant if not meant[text]]
         for text in meant.keys() - {*unclear}:
-            next(each for first, each in spelled.items() if meant[text] in (first, *each)).append(
-                text
-            )
-        listed, pairs = _toml(spelled), {first: each for first, each in spelled.items() if each}
+            group = next(each for first, each in spelled.items() if meant[text] in (first, *each))
+            group.append(text)
+        if len(spelled) > max(map(len, others)):  # nor do the others share all of theirs
+            of_one = next(filter(None, others))
+            for text in [text for text in spelled if text not in of_one]:
+                unclear += [text, *spelled.pop(text)]
+        pairs = {first: each for first, each in spelled.items() if each}
         said = f"'{site}' shares no category with the others."
-        remedy = f'If they mean the same, write kind = "discrete", categories = {listed}'
+        remedy = f'If they mean the same, write kind = "discrete", categories = {_toml(spelled)}'
         if pairs:
-            named = (f"{_toml([first])[1:-1]} = {_toml(each)}" for first, each in pairs.items())
-            synonyms = ", ".join(named)
-            remedy += f" and synonyms = {{ {synonyms} }}"
-        remedy += " for the column"
-        if unclear:
-            remedy += f", and {quoted(unclear)} under `synonyms` of what each means"
-        remedy += "."
+            named = ", ".join(f"{_toml([text])[1:-1]} = {_toml(pairs[text])}" for text in pairs)
+            remedy += f" and synonyms = {{ {named} }}"
+        more = f", and {quoted(unclear)} under `synonyms` of what each means" if unclear else ""
+        remedy += f" for the column{more}."
         decisions.append(Difference(match.name, said, remedy, open=True))
     return decisions
 
@@ -217,8 +216,8 @@ def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Di
     remedy = f'Write rename."{near}" = "{name}" there in a .toml beside file, and draft from it.'
     if near is None:
         remedy = (
-            "Add it there, leave it out at every site, or name the sites that did not measure it "
-            "under unmeasured_at in another draft."
+            f'If it has another name there, write rename."THAT NAME" = "{name}" {DECLARED}. If '
+            "not, leave it out at all sites, or name these under unmeasured_at in another draft."
         )
     return Difference(name, said, remedy, open=True)
 
@@ -279,15 +278,15 @@ def _units_and_dates(name: str, held: Drafts) -> tuple[dict[str, object], list[D
     differences = []
     for key in ("unit", "date"):
         given = {site: getattr(draft, key) for site, draft in held.items()}
-        values = set(given.values()) - {""}
-        fields[key] = min(values, default="")
+        values = {value.casefold(): value for value in sorted(given.values()) if value}
+        fields[key] = min(values.values(), default="")
         silent = [site for site, value in given.items() if not value]
         if len(values) > 1:
             said = f"{key} is {_by_value({s: v for s, v in given.items() if v})}."
             remedy = "Convert the numbers at one of them, and write the same in every draft."
             differences.append(Difference(name, said, remedy, open=True))
         elif values and silent:
-            said = f"{key} '{min(values)}' is not said in {quoted(silent)}."
+            said = f"{key} '{fields[key]}' is not said in {quoted(silent)}."
             remedy = "Taken for all; ask them." if key == "unit" else "Say it there, too."
             differences.append(Difference(name, said, remedy, open=key == "date"))
     return fields, differences

@@ -5,19 +5,22 @@ Leaks:
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.errors import DataError, NotNumericError
 from cipherdag.pages.numerals import first_of
 from cipherdag.sites.compute.patients import FEWEST_LEFT
 from cipherdag.sites.drafts.column_values import ColumnValues, column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import parse_number
+from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.repeated_rows import FEWEST_KINDS, repeated_rows, row_marks
-from cipherdag.sites.table.schema import PERSONS
-from cipherdag.sites.table.site_table import SiteTable
+from cipherdag.sites.table.schema import PERSONS, Schema
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 Numbers = NDArray[np.float64]
 
@@ -32,6 +35,26 @@ PIECES = 20
 """By how many pieces of a column in order the others' trend along it is taken out."""
 FEW_SHOWN = 5
 COPIES = "rows that stand there several times"
+
+
+def readable_tables(
+    schema: Schema, runnable: Sequence[Column], sources: Sequence[TableSource]
+) -> tuple[list[SiteTable], list[str], DataError | None]:
+    """The tables of a draft, without columns of numbers where some cell is none.
+
+    Returns:
+        The tables; the names of these columns; and what else keeps the tables from being read.
+    """
+    unread: list[str] = []
+    while True:
+        columns = (Column(one.name, "ignore") if one.name in unread else one for one in runnable)
+        try:
+            whole = replace(schema, columns=tuple(columns))
+            return [load_table(source, whole) for source in sources], unread, None
+        except DataError as error:
+            if not isinstance(error, NotNumericError) or error.column in (None, *unread):
+                return [], unread, error
+            unread.append(str(error.column))
 
 
 def row_suspicions(table: SiteTable) -> list[Suspicion]:

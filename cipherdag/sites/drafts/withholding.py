@@ -17,7 +17,7 @@ from cipherdag.sites.drafts.identifiers import NAMES, is_coded, words_of
 from cipherdag.sites.drafts.suspicions import missing_marks
 from cipherdag.sites.drafts.tally import ColumnTally
 from cipherdag.sites.table.column import Column, ColumnKind
-from cipherdag.sites.table.names import is_plain_number, truth_value
+from cipherdag.sites.table.names import is_plain_number, sort_categories, truth_value
 
 FEWEST_ROWS = 5
 _MONTH = (
@@ -76,6 +76,7 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     often = tuple(each for each in column.categories if values.get(each, 0) >= fewest)
     if often == column.categories:
         return column
+    often = often if column.ordered else sort_categories(often)
     one_of_two = len(often) == 1 and len(column.categories) == len(("no", "yes"))
     rare = 2 * len(often) <= len(column.categories) and not one_of_two
     if rare and all(map(is_plain_number, column.categories)):
@@ -112,9 +113,11 @@ def _with_categories(
 
 
 def _without_marks(column: Column) -> Column:
-    """The column in which categories such as "unknown" are missing values, but not Namibia's NA."""
+    """The column in which "unknown" is missing, but not Namibia's NA, or NR for no response."""
     marks = [mark for mark in missing_marks(column.categories) if mark.casefold() != "na"]
-    left = tuple(each for each in column.categories if each not in marks)
+    if any(truth_value(each) is None for each in {*column.categories} - {*marks}):
+        marks = [mark for mark in marks if mark.casefold() != "nr"]
+    left = sort_categories({*column.categories} - {*marks})  # of two the event stands last
     if not marks or column.ordered or len(left) <= 1:
         return column
     said = f"LOOK: {' or '.join(map(repr, marks))} is taken as missing; undo it if it is none."

@@ -31,6 +31,9 @@ _MISSING_WORDS = frozenset(
 ) | frozenset(
     ("unk", "unbekannt", "k.a.", "inconnu", "inconnue", "desconocido", "?", ".", "-", "--", "*")
 )
+_MISSING_WORDS |= frozenset(
+    ("unbek.", "keine angabe", "nr", "n.r.", "non renseigné", "s/d", "sin datos", "n/d", "ns/nc")
+)
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
 _LOOKS_OF_NUMBERS = 5  # the first hints below
 _DAY_FIRST = f'for dates such as 31.05.2024 also date_format = "%d.%m.%Y" {DECLARED}'

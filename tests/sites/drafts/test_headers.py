@@ -79,6 +79,13 @@ def test_no_common_name_is_that_of_another_column():
         ("diabetesMed", "diabetes", False), ("DiabetesPedigreeFunction", "Diabetes", False),
         ("SmokerParent", "smoker", False), ("WeightLoss", "weight", False),
         ("death_days", "died", False), ("stage_n", "stage", False),
+        ("RR syst", "TA sistólica", True), ("PAS (mmHg)", "SBP mmHg", True),
+        ("exitus", "died", True), ("PAS", "PAD", False), ("RR", "PAS", False),
+        ("Raucher", "tabagisme", True),
+        ("Überleben (Monate)", "survie_mois", True), ("followup_months", "survival_days", True),
+        ("Hb (g/dl)", "Hémoglobine g/L", True), ("Hb", "HbA1c", False), ("NHC", "NHS no", True),
+        ("date d'entrée", "fecha_ingreso", True), ("visit_date", "fecha_ingreso", False),
+        ("traitement", "tratamiento", True), ("Station", "service", True),
     ],
 )  # fmt: skip
 def test_names_of_several_words_match_as_a_whole(one, other, match):

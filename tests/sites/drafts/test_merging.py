@@ -223,6 +223,33 @@ def test_a_table_with_two_columns_of_one_meaning_matches_none_by_it():
     assert len(schema.columns) == 4
 
 
+def test_no_union_of_languages_is_proposed_as_categories():
+    wards = ("innere", "chirurgie"), ("medicina", "quirófano"), ("medical", "surgical")
+    stages = ("I", "II"), ("III", "IV"), ("1", "3")
+    for words, unclear in ((wards, "surgical"), (stages, "III")):
+        _, found = merged(*[discrete(*each) for each in words])
+        remedies = [each.remedy for each in found if each.open]
+        assert remedies
+        for said in remedies:
+            assert f'categories = ["{words[0][0]}", "{words[0][1]}"]' in said
+            assert f"'{unclear}'" in said
+
+
+def test_a_merged_schema_keeps_the_lines_that_rename_columns():
+    drafts = {site: Schema((SURE, Column(name, "continuous"))) for site, name in
+              (("kiel", "Alter"), ("lyon", "âge"), ("leeds", "age"))}  # fmt: skip
+    schema, _ = merge_schemas(drafts)
+    written = " ".join(schema.dumps().replace("\n#", "").split())
+    for name in ("Alter", "âge"):
+        assert f'rename."{name}" = "age"' in written
+    assert next(each for each in schema.columns if each.name == "age").kind == "continuous"
+
+
+def test_units_that_differ_in_case_are_one():
+    column, found = merged(number(unit="mmhg"), number(unit="mmHg"))
+    assert (column.kind, column.unit, found) == ("continuous", "mmhg", ())
+
+
 def test_another_unit_is_a_decision_with_its_factor():
     names = ["Glucose (mg/dl)", "Glykämie (mmol/l)", "glucose"]
     drafts = {f"s{k}": Schema((SURE, Column(own, "continuous"))) for k, own in enumerate(names)}

@@ -56,6 +56,17 @@ def test_three_candidates_make_one_question_with_a_reason(names, seed):
     assert f"'{pid}' fits best: each of its values has one sex, and" in question
 
 
+def test_words_among_numbers_do_not_hide_repeated_visits():
+    rng = np.random.default_rng(11)
+    frame = repeats(rng, keys=lambda whose: whose + 1000, shared=2.0).astype({"sodium": object})
+    frame["weight"] = rng.normal(70, 9, len(frame)).astype(object)
+    frame.loc[3, "sodium"], frame.loc[5, "weight"] = "n.b.", "Ada Byron"
+    draft = infer_schema(frame)
+    assert "without 'sodium' and 'weight', since" in draft.comment
+    assert not {"n.b.", "Byron"} & {*draft.dumps().replace("'", " ").split()}
+    assert "Values of 'pid' repeat" in draft.columns[0].comment
+
+
 TEXTS = [
     lambda whose: [f"P-{number:04d}" for number in whose],
     lambda whose: whose * 37 + 1009,

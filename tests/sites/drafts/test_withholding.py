@@ -190,3 +190,26 @@ def test_the_command_says_what_a_draft_holds(tmp_path, capsys, monkeypatch):
 def test_a_draft_of_numbers_alone_says_that_it_holds_no_value():
     draft = infer_schema(pd.DataFrame({"a": np.arange(40.0) / 7}))
     assert content(draft.columns, 5) == ["This draft holds the names of 1 column, and no value."]
+
+
+@pytest.mark.parametrize("mark", ["unbek.", "k.A.", "s/d", "non renseigné", "Keine Angabe"])
+def test_marks_of_four_languages_are_missing_in_drafts(mark):
+    rows = ["ja", "nein", mark] * 20
+    (column,) = infer_schema(pd.DataFrame({"smoker": rows})).columns
+    assert (column.categories, column.missing) == (("nein", "ja"), (mark,))
+
+
+def test_nr_is_missing_beside_yes_and_no_and_else_asked_about():
+    (column,) = infer_schema(pd.DataFrame({"response": ["CR", "PR", "NR"] * 20})).columns
+    assert "NR" in column.categories
+    assert 'write missing = ["NR"]' in column.comment
+    (column,) = infer_schema(pd.DataFrame({"tabagisme": ["oui", "non", "NR"] * 20})).columns
+    assert (column.categories, column.missing) == (("non", "oui"), ("NR",))
+
+
+def test_the_event_stands_last_when_a_category_goes():
+    for rest in (["NA"] * 9, ["vielleicht"] * 2):
+        rows = ["ja", "nein"] * 20 + rest
+        frame = pd.DataFrame({"died": rows, "age": [*map(str, range(40)), *["NA"] * len(rest)]})
+        column = infer_schema(frame).columns[0]
+        assert column.categories == ("nein", "ja")
