@@ -47,7 +47,7 @@ def _texts(house):
     return {
         str(file.relative_to(house / "cipherdag")): file.read_text("utf-8")
         for file in files
-        if file.is_file()
+        if file.is_file() and file.suffix != ".mo"  # made of the .po beside it
     }
 
 
