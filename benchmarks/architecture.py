@@ -42,19 +42,19 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 14674,
-    "audit": 1726,
+    "audit": 1718,
     "cli": 4812,
     "deployment": 1840,
     "federation": 1830,
     "findings": 4327,
     "graphs": 6245,
-    "pages": 383,
+    "pages": 388,
     "privacy": 4733,
     "program": 381,
-    "protocol": 5411,
+    "protocol": 5416,
     "questions": 5753,
     "results": 1506,
-    "sites": 26789,
+    "sites": 26788,
     "statistics": 1775,
     "the root": 965,
 }

@@ -54,6 +54,11 @@ def without_shield(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
+def printable(text: str) -> str:
+    """Another party's text, which then cannot pass for another line, or steer a terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:
     """Write a temporary file and rename it, so that a full disk leaves the old content.
 

@@ -12,6 +12,7 @@ from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.pages.files import printable
 from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
@@ -193,11 +194,6 @@ def differences(plan: Plan, earlier: Iterable[Plan], say: Language = ENGLISH) ->
         changes = changes or say("no difference but its date and purpose")
         lines.append(say("{run}: {changes}.", run=when, changes=changes))
     return lines
-
-
-def printable(text: str) -> str:
-    """Another party's text, which then cannot pass for another line, or steer a terminal."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _compared_settings(plan: Plan, say: Language) -> dict[str, Any]:
