@@ -15,6 +15,7 @@ from bundled_runs import approved_run
 from cipherdag import FedPC
 from cipherdag.audit.register import register, register_csv, register_lines
 from cipherdag.errors import LedgerError, PolicyRefusedError
+from cipherdag.pages.files import without_shield
 from cipherdag.pages.language import LANGUAGES, language
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.questions.disclosure import sentences
@@ -196,11 +197,14 @@ def test_the_register_says_the_same_runs_in_every_language(approved, code):
 
 
 def test_a_spreadsheet_computes_nothing_of_what_others_wrote(site):
-    asks(site, requester="=HYPERLINK(1)", purpose='with "quotes", and a comma')
+    purpose = 'with "quotes", and a comma; =A1+"x";"=A1+"";@SUM(1);\uff1dA1'
+    asks(site, requester="=HYPERLINK(1)", purpose=purpose)
     text = register_csv(register(site))
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["requester"] == "'=HYPERLINK(1)"
-    assert row["purpose"] == 'with "quotes", and a comma'
+    assert without_shield(row["purpose"]) == purpose
+    as_in_europe = [cell for line in csv.reader(io.StringIO(text), delimiter=";") for cell in line]
+    assert not [cell for cell in as_in_europe if cell.lstrip(' "')[:1] in {*"=+-@\t\r\uff1d"}]
     assert row["recipients"] == "hospital-1; hospital-2"
 
 
