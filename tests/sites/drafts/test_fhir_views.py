@@ -149,6 +149,9 @@ def test_rows_without_a_person_are_a_question(tmp_path):
         ([{"unionAll": [of(column("x", "a")), of(column("y", "a"))]}],
          "select[0].unionAll", "other"),
         ([{"forEach": 3, "column": []}], "select[0].forEach", "no text"),
+        ([{"unionAll": [{"column": 5}]}], "select[0].unionAll[0].column", "no list"),
+        ([{"unionAll": [{"column": [1]}]}], "select[0].unionAll[0].column[0]", "no object"),
+        ([of(column("x", "exists(" * 90_000))], "select[0].column[0].path", "too long"),
         ([], "select", "no column"),
     ],
 )  # fmt: skip
