@@ -175,6 +175,16 @@ def test_another_document_is_no_view(text, tmp_path):
         read_view(path)
 
 
+def test_no_text_of_a_view_steers_who_reads_its_draft(tmp_path):
+    steering = 'x\x1b[2J\x9b\u202e\x00\n[[columns]]\n"""'
+    select = of(column("x", steering, "decimal", description=steering))
+    where = [{"path": steering}]
+    schema = read_view(saved(tmp_path, select, resource=steering, where=where)).schema()
+    text = schema.dumps()
+    assert all(map(str.isprintable, text.splitlines()))
+    assert Schema.loads(text).names == ("x",)
+
+
 @pytest.mark.follows("Correct the view: ")
 def test_a_view_that_is_corrected_is_read(tmp_path):
     path = saved(tmp_path, of(column("x", "value", "Quantity")))

@@ -146,7 +146,7 @@ class _View:
     @property
     def resource(self) -> str:
         """The type of resource of which a row is made."""
-        return self._text(self.content, "resource", "")
+        return as_remark(self._text(self.content, "resource", ""))
 
     @property
     def one_row(self) -> bool:
