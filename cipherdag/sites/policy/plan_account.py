@@ -354,7 +354,7 @@ def summary_lines(
         *lines,
         " ".join([ends, *limit]),
         say("What differs from before: {differences}", differences=_before(before, say)),
-        *(line for line in account if line.startswith((say(LOOK), say(IMPOSSIBLE)))),
+        *(line for line in account[2:] if line.startswith((say(LOOK), say(IMPOSSIBLE)))),
     ]
 
 
