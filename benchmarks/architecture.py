@@ -42,19 +42,19 @@ LIMITS = {
 }
 BUDGETS = {
     "algorithms": 14673,
-    "audit": 1726,
+    "audit": 1718,
     "cli": 4814,
     "deployment": 1840,
     "federation": 1829,
     "findings": 4327,
     "graphs": 6243,
-    "pages": 383,
+    "pages": 389,
     "privacy": 4731,
     "program": 381,
-    "protocol": 5414,
+    "protocol": 5419,
     "questions": 5752,
     "results": 1506,
-    "sites": 26858,
+    "sites": 26861,
     "statistics": 1775,
     "the root": 965,
 }

@@ -138,7 +138,9 @@ def faults(catalogue: Catalog) -> Iterator[str]:
             used = {*_PLACEHOLDER.findall(string)}
             if not string.strip():
                 yield f"not translated: {ids[0]}"
-            elif not needed <= used <= allowed or string.count("{") != string.count("}"):
+            elif not needed <= used <= allowed or {*map(string.count, "{}")} != {
+                len(_PLACEHOLDER.findall(string))  # no other field, such as of an attribute
+            }:
                 yield f"other placeholders: {ids[0]} -> {string}"
 
 

@@ -23,9 +23,8 @@ from uuid import UUID
 import msgspec
 
 from cipherdag.errors import BundleError, SignatureError
-from cipherdag.pages.files import from_json
+from cipherdag.pages.files import from_json, printable
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
-from cipherdag.sites.policy.plan_account import printable
 
 BAG = "cipherdag-bundle"
 PAYLOAD = "data/"

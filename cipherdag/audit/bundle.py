@@ -30,7 +30,7 @@ from cipherdag.audit.contents import (
 )
 from cipherdag.audit.crate import METADATA, PROFILE, add_metadata
 from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputError
-from cipherdag.pages.files import from_json
+from cipherdag.pages.files import from_json, printable
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
@@ -38,7 +38,6 @@ from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.folder import reported_heads, verify_ledgers
 from cipherdag.results.run import finding_of
 from cipherdag.sites.policy.approvals import AskedRun
-from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.study.study import SignedStudy, Study, check_study, coordinator_fingerprint

@@ -1,11 +1,10 @@
 """The record of processing at a site (GDPR, Article 30): every run that asked, from its folder.
 
 Nothing is stored for it. Who asked and who decided comes from ``runs``, what left from the ledger,
-which is verified first, why a plan was refused from the log, and sentences from what plans declare.
+which is verified first, and sentences from what plans declare.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from itertools import chain
@@ -13,14 +12,13 @@ from typing import Any, Self
 
 from cipherdag.audit.auditing import site_ledger
 from cipherdag.errors import DataError
-from cipherdag.pages.files import csv_text
+from cipherdag.pages.files import csv_text, printable
 from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.protocol.plan import Plan
 from cipherdag.questions.disclosure import joined, sentences
 from cipherdag.results.sentences import disclosed_by
 from cipherdag.sites.policy.approvals import AskedRun, Person, PersonalDecision
 from cipherdag.sites.policy.parameter_rules import declared
-from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.plan_readers import protection_lines, seen_sentences
 from cipherdag.sites.record.ledger import (
     CLOSED_RUN,
@@ -37,8 +35,6 @@ from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import PLAN_FILE
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.table.schema import Schema
-
-_REFUSED = re.compile(r"refused the plan of run ([0-9a-f]{8}): (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class RegisteredRun:
         decision: ``waits``, ``approved``, ``denied``, ``expired``, ``undecided`` where the
             folder has no decision, or ``refused`` where the site's program refused the plan.
         signed: Whether it was decided, and this site's key signed what each person decided.
-        refused_because: The reason that the log has for a plan that the program refused.
+        refused_because: The reason that the ledger has for a plan that the program refused.
         began: When the first answer left; ``ended``: when the site closed the run.
         values: Number of values that left; ``refusals``: of messages that were refused.
         disclosed: Sentences on what its answers disclosed at most.
@@ -124,25 +120,22 @@ def register(site: SiteFolder, say: Language = ENGLISH) -> list[RegisteredRun]:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What a record of all runs reads once: reasons of refusals by run, and the schema."""
+    """What a record of all runs reads once: settings and schema."""
 
     site: SiteFolder
     settings: SiteSettings
-    reasons: Mapping[str, str]
     names: tuple[str, ...] = ()
     sums: OpenedSums | None = None
 
     @classmethod
     def of(cls, site: SiteFolder) -> Self:
         """The reading of a site's folder; no columns where the schema cannot be read."""
-        settings, log = site.settings(), site.log_path
-        text = log.read_text("utf-8", "replace") if log.exists() else ""
-        reasons = {run: printable(reason) for run, reason in _REFUSED.findall(text)}
+        settings = site.settings()
         with suppress(DataError):
             schema = Schema.load(site.schema_path(settings))
             sums = OpenedSums(schema.canonical(), site.sums_path)
-            return cls(site, settings, reasons, schema.names, sums)
-        return cls(site, settings, reasons)
+            return cls(site, settings, schema.names, sums)
+        return cls(site, settings)
 
     def columns(self, session: str, plan: Plan) -> tuple[str, ...]:
         """The columns that a run reads here; none where the schema changed since it read them."""
@@ -164,6 +157,7 @@ def _registered(
     answered, opens = [r for r in records if answers(r.kind)], read.site.declared(session)
     disclosed = sentences(joined(*(disclosed_by(r.kind, opens) for r in answered)), say)
     decisions = asked.decisions if asked is not None else ()
+    reasons = [r.question for r in records if r.kind == REFUSAL and r.question]
     return RegisteredRun(
         run=session,
         asked=asked.asked if asked is not None else records[0].time if records else "",
@@ -175,7 +169,7 @@ def _registered(
             for each in decisions
         ),
         signed=asked is not None and asked.signed_by(read.site.identity().public),
-        refused_because=read.reasons.get(session[:8], ""),
+        refused_because=reasons[-1] if reasons else "",
         began=answered[0].time if answered else "",
         ended=next((each.time for each in records if each.kind == CLOSED_RUN), ""),
         rounds=max((each.round for each in answered), default=0),

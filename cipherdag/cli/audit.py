@@ -137,7 +137,7 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
 
 def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
     """Say what a bundle shows, and what a person still has to compare."""
-    from cipherdag.sites.policy.plan_account import printable
+    from cipherdag.pages.files import printable
 
     if as_json:
         plan = None if check.plan is None else check.plan.digest.hex()

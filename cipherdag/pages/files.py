@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # apostrophes too, so that one more can be taken off
+# apostrophes too, so that one more can be taken off; some spreadsheets split cells at semicolons
+_BEGINS, _GOES_ON = r"(?:^|(?<=[;\t\r\n]))", r"(?=[' \"]*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])"
+_FORMULA, _SHIELD = (re.compile(f"{_BEGINS}{mark}{_GOES_ON}") for mark in ("", "'"))
 _EDGES = ("-->", "---")  # marks of edges begin as a formula does, but are none
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
     """Rows as CSV, each line ended by a line feed alone, and no text that a spreadsheet computes.
 
-    Text that begins as a formula does gets an apostrophe in front, by which spreadsheets know text.
+    An apostrophe marks text that begins as a formula, or goes on so where it may be split.
     """
     text = io.StringIO(newline="")
     lines = ([_shielded(cell) for cell in row] for row in rows)
@@ -45,13 +47,17 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _shielded(cell: object) -> object:
-    formula = isinstance(cell, str) and _FORMULA.match(cell) and cell not in _EDGES
-    return f"'{cell}" if formula else cell
+    return _FORMULA.sub("'", cell) if isinstance(cell, str) and cell not in _EDGES else cell
 
 
 def without_shield(cell: str) -> str:
-    """The cell without the apostrophe that `csv_text` put before it, if any."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    """The cell without the apostrophes that `csv_text` put into it, if any."""
+    return _SHIELD.sub("", cell)
+
+
+def printable(text: str) -> str:
+    """Another party's text, which then cannot pass for another line, or steer a terminal."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:

@@ -18,6 +18,7 @@ from cipherdag.protocol.messages import (
     AWAITS,
     COORDINATOR,
     DENIED,
+    MAX_REFUSAL,
     REPLIES,
     SHORT_BYTES,
     TOO_MANY_WAIT,
@@ -34,7 +35,6 @@ from cipherdag.protocol.states import State, check_turn
 Reply = TypeVar("Reply", bound=Body)
 
 GARBAGE = "sent bytes that are not a message"
-MAX_REFUSAL = 500
 REMEDIES = {
     AWAITS: "After `cipherdag site approve` at that site, go on by `coordinator run --resume`.",
     DENIED: "Ask the people of the site: it does not send their reason.",

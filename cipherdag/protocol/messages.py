@@ -29,6 +29,7 @@ COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"
 TOO_MANY_WAIT: Final = "too many other runs wait for a person of this site"
+MAX_REFUSAL: Final = 500
 OTHER_SITES: Final = (
     "the run has other sites than an earlier one: their sums would show answers by subtraction"
 )

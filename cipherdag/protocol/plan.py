@@ -46,6 +46,7 @@ Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)}
 _DIGITS = re.compile(r"[0-9a-f]{8,32}")
 _SHOWN = 200  # characters of why a text is no plan
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+_Name = Annotated[str, msgspec.Meta(max_length=200)]  # ledgers and logs repeat it
 PerSite = Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MAX_SITES)]
 """One value for each of several sites; a longer tuple is refused before it takes memory."""
 
@@ -57,7 +58,7 @@ class Member(Body, frozen=True, omit_defaults=True):
     ``visits`` is above 1 where its rows are visits of patients: as many of each at most.
     """
 
-    name: str
+    name: _Name
     identity: bytes
     lacking: tuple[int, ...] = ()
     visits: Annotated[int, msgspec.Meta(ge=1, le=MOST_VISITS)] = 1
@@ -83,7 +84,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         nonce: 16 random bytes, so that no two plans are equal.
     """
 
-    algorithm: str
+    algorithm: _Name
     parameters: dict[str, Any]
     seed: int
     program: str
@@ -95,7 +96,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     min_contributors: int
     purpose: _Text
     requester: _Text
-    created: str
+    created: _Name
     nonce: bytes
     format: int = PLAN_FORMAT
 

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from cipherdag.errors import writing
+from cipherdag.pages.files import printable
 
 SITE_LOG: Final = "site.log"
 QUIET_S: Final = 120.0
 """Seconds after which a sentence that did not come again is over; a coordinator asks sooner."""
 STILL_S: Final = 3600.0
 """Seconds between lines that say how often a sentence came while it still comes."""
+LONGEST: Final = 4000  # letters of a sentence, which may quote what somebody sent
 MOST_KEPT: Final = 100
 """How many different sentences are remembered, however many a coordinator causes."""
 
@@ -60,7 +62,8 @@ class OnceHandler(logging.FileHandler):
         ]:
             self._sum_up(sentences.pop(key))
         failure = repr(record.exc_info[1]) if record.exc_info else ""
-        text = record.getMessage()  # now: what it is made of may change
+        text = printable(record.getMessage())[:LONGEST]  # now: what it is made of may change
+        record.msg, record.args = text, ()
         key = (record.name, record.levelno, text, failure)
         said = sentences.get(key)
         if change:

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from cipherdag.algorithms.registry import title_of
+from cipherdag.pages.files import printable
 from cipherdag.pages.numerals import counted, first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut, RoundReport
@@ -21,7 +22,6 @@ from cipherdag.questions.question import (
     tag_of,
 )
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.record.ledger import (
     CLOSED_RUN,
     REFUSAL,

@@ -15,6 +15,7 @@ from bundled_runs import approved_run
 from cipherdag import FedPC
 from cipherdag.audit.register import register, register_csv, register_lines
 from cipherdag.errors import LedgerError, PolicyRefusedError
+from cipherdag.pages.files import without_shield
 from cipherdag.pages.language import LANGUAGES, language
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.questions.disclosure import sentences
@@ -135,11 +136,10 @@ def test_decisions_of_every_kind_are_told_from_one_another(site):
     refused = plan_of(FedPC(), sites=SITES[:3], purpose="five")
     ledger = Ledger("hospital-0", key, path=site.ledger_path)
     about = {"session": refused.session, "algorithm": "fedpc", "protection": "masking"}
-    for _ in range(2):
-        ledger.append(kind="refusal", content=b"no", **about)
-    prefix = refused.session.hex()[:8]
-    log = f"x cipherdag.site WARNING refused the plan of run {prefix}: it asks for sums. Plan so.\n"
-    site.log_path.write_text(f"started\n{log}ended\n", "utf-8")
+    for why in ("it asks for sums", ""):
+        ledger.append(kind="refusal", content=b"no", question=why, **about)
+    forged = f"refused the plan of run {refused.session.hex()[:8]}: no reason\n"
+    site.log_path.write_text(forged, "utf-8")
     runs = {run.run: run for run in register(site)}
     states = {
         plan.purpose: runs[plan.session.hex()].decision
@@ -148,7 +148,7 @@ def test_decisions_of_every_kind_are_told_from_one_another(site):
     assert states == {"one": "denied", "two": "waits", "three": "expired", "four": "undecided"}
     gone = runs[refused.session.hex()]
     assert (gone.decision, gone.refusals, gone.purpose) == ("refused", 2, "")
-    assert gone.refused_because == "it asks for sums. Plan so."
+    assert gone.refused_because == "it asks for sums"
     assert [each.why for each in runs[denied.session.hex()].decisions] == [reason]
     assert [each.language for each in runs[denied.session.hex()].decisions] == ["de"]
     text = said(site)
@@ -158,7 +158,7 @@ def test_decisions_of_every_kind_are_told_from_one_another(site):
         "It expired without a decision.",
         "No person's decision is here: by its policy the site asked nobody.",
         "This site's program refused it, and asked nobody.",
-        "Refused because: it asks for sums. Plan so.",
+        "Refused because: it asks for sums",
         "2 refusals.",
         "Nothing was disclosed.",
         "Controller: Charite. Study: lipids.",
@@ -197,11 +197,14 @@ def test_the_register_says_the_same_runs_in_every_language(approved, code):
 
 
 def test_a_spreadsheet_computes_nothing_of_what_others_wrote(site):
-    asks(site, requester="=HYPERLINK(1)", purpose='with "quotes", and a comma')
+    purpose = 'with "quotes", and a comma; =A1+"x";"=A1+"";@SUM(1);\uff1dA1'
+    asks(site, requester="=HYPERLINK(1)", purpose=purpose)
     text = register_csv(register(site))
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["requester"] == "'=HYPERLINK(1)"
-    assert row["purpose"] == 'with "quotes", and a comma'
+    assert without_shield(row["purpose"]) == purpose
+    as_in_europe = [cell for line in csv.reader(io.StringIO(text), delimiter=";") for cell in line]
+    assert not [cell for cell in as_in_europe if cell.lstrip(' "')[:1] in {*"=+-@\t\r\uff1d"}]
     assert row["recipients"] == "hospital-1; hospital-2"
 
 

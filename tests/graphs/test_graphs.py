@@ -293,7 +293,7 @@ def test_numbers_and_further_columns_of_a_csv_stay_as_they_are():
     rows = [("=a", -1.5, None, True), ("b", "-2", "---", 0), ("\tc", "d", "e=f", "'g")]
     shown = "'=a,-1.5,,True\nb,'-2,---,0\n'\tc,d,e=f,'g\n"
     assert csv_text(rows) == shown
-    assert csv_text([["\r=d"]]).strip('"\n') == "'\r=d"
+    assert csv_text([["\r=d"]]).strip('"\n') == "'\r'=d"
 
 
 READ_BACK = {

@@ -1,6 +1,7 @@
 """One way into a site: a message is opened once, and refused for the first reason of the list."""
 
 import hashlib
+import logging
 import shutil
 
 import msgspec
@@ -9,6 +10,7 @@ from adversary import RecordingEngine, Ward, refused, votes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from site_logs import why
 
+from cipherdag.cli.programs.site_status import site_state, status_lines
 from cipherdag.errors import (
     CohortError,
     MalformedMessageError,
@@ -32,6 +34,7 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.plan import Member
+from cipherdag.protocol.site_log import log_into
 from cipherdag.protocol.states import SET_UP
 from cipherdag.sites.policy.approvals import Approvals, Person
 from cipherdag.sites.policy.policy import Policy
@@ -408,3 +411,35 @@ def test_a_signature_covers_everything_and_the_body_by_its_digest():
     )
     signed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     Ed25519PublicKey.from_public_bytes(STRANGER.public).verify(envelope.signature, signed)
+
+
+STEERING = "\x1b[2J\nrun 00000000  approved " + "x" * 100_000
+
+
+@pytest.mark.parametrize("field", ["algorithm", "created", "name", "alpha"])
+def test_a_refused_plan_leaves_one_short_plain_line_anywhere(hospitals, field):
+    plan, folder = (
+        limited(hospitals, parameters=["alpha 0.01..0.05"]).plan(),
+        hospitals.folders[NAME],
+    )
+    stranger = msgspec.structs.replace(plan.cohort[0], name=STEERING, identity=b"x" * 32)
+    changes = {
+        "name": {"cohort": (*plan.cohort, stranger)},
+        "alpha": {"parameters": {**plan.parameters, "alpha": STEERING}},
+    }
+    lying = msgspec.structs.replace(plan, **changes.get(field, {field: STEERING}))
+    log_into(folder.log_path)
+    try:
+        assert refused(hospitals.handlers()[NAME]("invite", invited(hospitals, lying)))
+    finally:
+        logger = logging.getLogger("cipherdag")
+        logger.handlers.pop().close()
+        logger.setLevel(logging.NOTSET)
+    (line,) = folder.ledger_path.read_text("utf-8").splitlines()
+    (record,) = read_releases([line])
+    assert (record.algorithm + record.question).isprintable()
+    status = "\n".join(status_lines(site_state(folder)))
+    for text in (line, folder.log_path.read_text("utf-8"), status):
+        assert len(text) < 10_000
+        assert "\x1b" not in text
+        assert "\nrun 00000000" not in text

@@ -36,7 +36,8 @@ _OF_NUMBERS = (
     rf"{NAMES}|{_PERSONS}|.* (id|identifier|mrn)|(us)?ubjid|seqn(o|um)?|unnamed( \d+)?|index|"
     r"(.* )?(pt|pat|subj|case|enc|rec|stay|visit)(id|nr|nbr|no|num)"
 )
-_CODED = re.compile("concept|code|class|type|grade")
+_OF_SOMEBODY = r"patient|person|subject|proband|case|\bpat\b"
+_CODED = re.compile(rf"(?!.*({_OF_SOMEBODY})).*(concept|code|class|type|grade)")
 _FEWEST = 13
 _MOST_REPEATED = 50.0
 """Rows of one number in the mean; numbers of visits repeat less often, kinds of things more."""
@@ -100,8 +101,8 @@ def words_of(name: str) -> str:
 
 
 def is_coded(name: str) -> bool:
-    """Whether the words of a name say that a column holds codes of things."""
-    return _CODED.search(name) is not None
+    """Whether the words of a name say that a column holds codes of things, and not of persons."""
+    return _CODED.match(name) is not None
 
 
 def without_identifier(column: Column, tables: Sequence[WholeNumbers | None]) -> Column:

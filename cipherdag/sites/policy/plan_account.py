@@ -12,6 +12,7 @@ from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.pages.files import printable
 from cipherdag.pages.language import ENGLISH, Language
 from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
@@ -195,11 +196,6 @@ def differences(plan: Plan, earlier: Iterable[Plan], say: Language = ENGLISH) ->
     return lines
 
 
-def printable(text: str) -> str:
-    """Another party's text, which then cannot pass for another line, or steer a terminal."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
-
-
 def _compared_settings(plan: Plan, say: Language) -> dict[str, Any]:
     return {
         **_parameters(plan),
@@ -358,7 +354,7 @@ def summary_lines(
         *lines,
         " ".join([ends, *limit]),
         say("What differs from before: {differences}", differences=_before(before, say)),
-        *(line for line in account if line.startswith((say(LOOK), say(IMPOSSIBLE)))),
+        *(line for line in account[2:] if line.startswith((say(LOOK), say(IMPOSSIBLE)))),
     ]
 
 

@@ -110,6 +110,8 @@ def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incom
         )
         signed = True
         content = decode(body, messages.REQUESTS.get(operation, Body))
+        if isinstance(content, Plan):  # else the ledger would repeat its texts unread
+            content.check(session)
     except (MalformedMessageError, SignatureError) as error:
         content = error
     return Incoming(operation, session, hashlib.sha256(message).digest(), signed, content)
@@ -179,7 +181,6 @@ class Admission:
         if message.operation not in REQUESTS:
             raise ReplayError("this site knows no such operation")
         if message.operation == "invite" and isinstance(plan := message.request, Plan):
-            plan.check(message.session)
             self._check_plan(plan)
             return plan
         foreign = message.session != session.session

@@ -25,10 +25,12 @@ from cipherdag.errors import (
     SessionLostError,
     SiteComputationError,
 )
+from cipherdag.pages.files import printable
 from cipherdag.privacy.secrecy import repeated
 from cipherdag.privacy.wire import Body
 from cipherdag.program.program import Program, Programs, installed_program, plan_facts
 from cipherdag.protocol.messages import (
+    MAX_REFUSAL,
     REPLIES,
     WAITING,
     Ask,
@@ -221,7 +223,7 @@ class SiteRuntime:
     def _refusal(self, message: Incoming, error: CipherdagError, text: str) -> bytes:
         # the frames that a traceback shows hold the keys of the session
         error.__traceback__ = error.__cause__ = error.__context__ = None
-        self.refused = error
+        self.refused, text = error, printable(text)[:MAX_REFUSAL]  # it may quote a plan
         body = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", body)
         kind = WAITS if text in WAITING else REFUSAL

@@ -149,6 +149,9 @@ def test_rows_without_a_person_are_a_question(tmp_path):
         ([{"unionAll": [of(column("x", "a")), of(column("y", "a"))]}],
          "select[0].unionAll", "other"),
         ([{"forEach": 3, "column": []}], "select[0].forEach", "no text"),
+        ([{"unionAll": [{"column": 5}]}], "select[0].unionAll[0].column", "no list"),
+        ([{"unionAll": [{"column": [1]}]}], "select[0].unionAll[0].column[0]", "no object"),
+        ([of(column("x", "exists(" * 90_000))], "select[0].column[0].path", "too long"),
         ([], "select", "no column"),
     ],
 )  # fmt: skip
@@ -170,6 +173,16 @@ def test_another_document_is_no_view(text, tmp_path):
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(errors.UnreadableDataError, match="no SQL-on-FHIR ViewDefinition"):
         read_view(path)
+
+
+def test_no_text_of_a_view_steers_who_reads_its_draft(tmp_path):
+    steering = 'x\x1b[2J\x9b\u202e\x00\n[[columns]]\n"""'
+    select = of(column("x", steering, "decimal", description=steering))
+    where = [{"path": steering}]
+    schema = read_view(saved(tmp_path, select, resource=steering, where=where)).schema()
+    text = schema.dumps()
+    assert all(map(str.isprintable, text.splitlines()))
+    assert Schema.loads(text).names == ("x",)
 
 
 @pytest.mark.follows("Correct the view: ")

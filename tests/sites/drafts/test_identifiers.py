@@ -148,6 +148,10 @@ def test_a_run_without_a_schema_ends_at_an_identifier():
         ("clinic_name", ["north", "south"], "discrete"),
         ("drug name", ["aspirin", "placebo"], "discrete"),
         ("center", ["Mt. Sinai Ctr", "Univ. of Kiel"], "discrete"),
+        ("patient_code", ["AB00123", "AB00456"], "ignore"),
+        ("PatientCode", ["10234", "10567"], "ignore"),
+        ("ward_code", ["10234", "10567"], "discrete"),
+        ("patient class", ["in", "out"], "discrete"),
         ("x", ["0", "0"], "discrete"),
     ],
 )

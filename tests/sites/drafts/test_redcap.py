@@ -137,6 +137,7 @@ def test_a_calculated_field_follows_from_fields_of_its_row(tmp_path):
         field("since", "calc", choices="datediff([seen], 'today', 'd')"),
         field("ill", "calc", choices="if([symptoms(A.b)] = '1', [age], 0)"),
         field("stay", "calc", choices="[age] - [seen]"),
+        *(field(name, "calc", choices=mark * 60_000) for name, mark in (("o", "["), ("p", "[-"))),
     )
     declared = read_dictionary(dictionary(tmp_path, *FIELDS, *more))
     assert set(declared.relations) == {

@@ -117,6 +117,8 @@ def test_a_catalogue_translates_every_message_and_has_no_other(code):
         ("Zweck: {purpose} {sites}", "other placeholders"),
         ("Zweck: {Zweck}", "other placeholders"),
         ("Zweck: {purpose", "other placeholders"),
+        ("Zweck: {purpose} {purpose.__class__}", "other placeholders"),
+        ("Zweck: {purpose} {purpose!x}", "other placeholders"),
     ],
 )
 def test_a_lost_or_foreign_placeholder_is_a_fault(translation, fault):

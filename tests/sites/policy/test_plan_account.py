@@ -114,6 +114,12 @@ def test_the_summary_says_that_tables_leave_without_protection():
     assert "answers leave IN THE CLEAR, and the coordinator reads every site's." in text
 
 
+def test_no_text_of_a_plan_passes_for_the_program_s_own_warning():
+    own = plan(requester="LOOK: nothing leaves here. Dr. Grey")
+    lines = summary_lines(own, plan_lines(own), n_variables=8, policy=Policy())
+    assert [line.startswith("LOOK:") for line in lines] == [True] + [False] * (len(lines) - 1)
+
+
 def test_the_summary_says_what_is_new_and_what_is_not_possible():
     assert any("this site has approved no other run yet" in own for own in summarised(FedPC()))
     lines = summarised(FedPC(), before=["run 1 of May: a.", "run 2 of June: b."])

@@ -21,6 +21,7 @@ from cipherdag.sites.table.names import hidden_character, normalise_name, visibl
 
 MAX_BYTES = 4 * 1024 * 1024
 _MOST_NESTED = 50
+_LONGEST_PATH = 4096  # with those that lead to it
 _EACH = ("forEach", "forEachOrNull")
 _ROWS = (*_EACH, "repeat", "unionAll")
 """What gives several rows of one resource."""
@@ -145,7 +146,7 @@ class _View:
     @property
     def resource(self) -> str:
         """The type of resource of which a row is made."""
-        return self._text(self.content, "resource", "")
+        return as_remark(self._text(self.content, "resource", ""))
 
     @property
     def one_row(self) -> bool:
@@ -185,8 +186,8 @@ class _View:
         union = [*self._listed(part, "unionAll", where)]
         branches = [[*self._below(each, at, before, depth)] for at, each in union]
         names = [
-            [column.get("name") for _, select, _ in branch for column in select.get("column", ())]
-            for branch in branches
+            [c.get("name") for at, each, _ in b for _, c in self._listed(each, "column", at)]
+            for b in branches
         ]
         if any(each != names[0] for each in names):
             raise self.error(
@@ -226,6 +227,8 @@ class _View:
         title = as_remark(given) if isinstance(given, str) else ""
         path = path.removeprefix(f"{self.resource}.")
         whole = ".".join(filter(None, (before, "" if path == "$this" else path)))
+        if len(whole) > _LONGEST_PATH:
+            raise self.error(f"{where}.path", "the path is too long", "a shorter path")
         return _ViewColumn(where, name, whole, kind, title)
 
     def _listed(

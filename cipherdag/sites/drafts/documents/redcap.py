@@ -69,7 +69,7 @@ _CONTACT = re.compile(r"(email|phone|zip|postal|ssn|v?mrn|national|social).*")
 _BOUND = re.compile(r"\[.*\]|today|now")
 _FIELD = re.compile(r"[a-z][a-z0-9_]*")
 _REFERENCE = re.compile(r"\[([a-z][a-z0-9_]*)(?:\(([^()\[\]]*)\))?\]")
-_ELSEWHERE = re.compile(r"\]\s*\[|\[[^\]]*[-:][^\]]*\]|\b(today|now)\b", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"\]\s*\[|\[[^\[\]:-]*[-:]|\b(today|now)\b", re.IGNORECASE)
 """In a calculation: fields of other events or instances, and the day on which it is looked at."""
 _SLIDER = (0.0, 100.0)
 _MINUS = str.maketrans("-.", "__")
