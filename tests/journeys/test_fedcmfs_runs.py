@@ -94,9 +94,9 @@ def test_a_constant_label_or_feature_is_named(caplog):
     table = pd.concat([discrete_table(40), discrete_table(40)]).reset_index(drop=True)
     table["asthma"] = [1] + [0] * 79
     with pytest.raises(ConstantColumnError) as refused:
-        Federation.split(table, 3, schema=infer_schema(table, min_cell_size=0), labels=labels, device="cpu").run(
-            ALGORITHM
-        )
+        Federation.split(
+            table, 3, schema=infer_schema(table, min_cell_size=0), labels=labels, device="cpu"
+        ).run(ALGORITHM)
     assert refused.value.column == "asthma"
     # who wrote no schema is told, and keeps the run
     assert not caplog.records

@@ -33,6 +33,10 @@ BETWEEN_PERTURBED = (
     "the effect in its rows by up to a quarter of its standard error, and the error by up to a "
     "tenth."
 )
+UNADJUSTED = (
+    "Nothing is adjusted for. What acts on both treatment and outcome is part of the effect, "
+    "unless a graph says, or a lot decided, that nothing does."
+)
 _OF = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "
     "in each arm. Whether rows of the arms resemble one another is not looked at: where they "
@@ -65,7 +69,8 @@ def reported(effect: EstimatedEffect) -> Report:
     )
     between = (BETWEEN_PERTURBED,) if any(one.between for one in effect.sets) else ()
     taken = LIMITS if effect.share_with_effect is None else (GRAPHS_DRAWN,)
-    limits = (_OF[effect.estimator], *taken, *between, *_left_out(effect))
+    bare = (UNADJUSTED,) if any(one.contrasts and not one.adjust for one in effect.sets) else ()
+    limits = (*bare, _OF[effect.estimator], *taken, *between, *_left_out(effect))
     return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 

@@ -14,6 +14,7 @@ from statsmodels.treatment.treatment_effects import TreatmentEffect
 
 from cipherdag import CausalGraph, Effect, Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.effect.report import UNADJUSTED
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
@@ -320,6 +321,13 @@ def test_another_reference_turns_the_effect_round():
     assert other.finding.estimate == -one.finding.estimate
     assert other.finding.interval == (-one.finding.interval[1], -one.finding.interval[0])
     assert other.table("effects").loc[0, ["arm", "against"]].tolist() == ["none", "one"]
+
+
+@pytest.mark.parametrize("adjust", ["", "age"])
+def test_an_effect_adjusted_for_nothing_says_what_is_in_it(adjust):
+    result = estimated(patients(), treatment="drug", outcome="cost", adjust=adjust)
+    assert (UNADJUSTED in result.report.limits) == (adjust == "")
+    assert (UNADJUSTED in "\n".join(result.lines())) == (adjust == "")
 
 
 def test_rows_that_miss_a_value_are_left_out():

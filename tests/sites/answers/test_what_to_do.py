@@ -25,7 +25,11 @@ def test_the_column_that_is_the_cause_is_named_once(algorithm):
     error = refused(algorithm, table())
     assert error.column == "weight"
     assert (str(error) + error.remedy).count("weight") <= 1
-    fewer = table().drop(columns="shade").assign(height=np.sqrt(np.arange(300.0)), width=np.arange(300.0) / 7)
+    fewer = (
+        table()
+        .drop(columns="shade")
+        .assign(height=np.sqrt(np.arange(300.0)), width=np.arange(300.0) / 7)
+    )
     assert refused(algorithm, fewer).column == "hue"
 
 
