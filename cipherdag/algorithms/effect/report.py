@@ -10,7 +10,7 @@ from cipherdag.findings.effect import (
     normal_p_value,
 )
 from cipherdag.findings.estimated_effect import EstimatedEffect
-from cipherdag.findings.finding import Report
+from cipherdag.findings.finding import Note, Report
 
 LIMITS = (
     (
@@ -69,9 +69,10 @@ def reported(effect: EstimatedEffect) -> Report:
     )
     between = (BETWEEN_PERTURBED,) if any(one.between for one in effect.sets) else ()
     taken = LIMITS if effect.share_with_effect is None else (GRAPHS_DRAWN,)
-    bare = (UNADJUSTED,) if any(one.contrasts and not one.adjust for one in effect.sets) else ()
-    limits = (*bare, _OF[effect.estimator], *taken, *between, *_left_out(effect))
-    return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
+    bare = any(one.contrasts and not one.adjust for one in effect.sets)
+    limits = (_OF[effect.estimator], *taken, *between, *_left_out(effect))
+    notes = (Note(UNADJUSTED),) if bare else ()
+    return Report(notes=notes, limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
