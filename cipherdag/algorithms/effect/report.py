@@ -18,9 +18,9 @@ LIMITS = (
         "to outcome but those by which the treatment acts. No number says whether it does."
     ),
     (
-        "Standard errors take the set for chosen before the data were seen. A graph learnt from "
-        "the same rows makes them too small; with the graphs of its replicates, too, the range of "
-        "all intervals holds the truth more often."
+        "Standard errors suppose that the set was chosen before the data were seen. They are too "
+        "small where the graph was learnt from the same rows. The range of the intervals by all "
+        "graphs of its replicates holds the truth more often."
     ),
 )
 GRAPHS_DRAWN = (
@@ -33,10 +33,10 @@ BETWEEN_PERTURBED = (
     "the effect in its rows by up to a quarter of its standard error, and the error by up to a "
     "tenth."
 )
-_OF = {
+_ESTIMATOR_LIMITS = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "
-    "in each arm. Whether rows of the arms resemble one another is not looked at: where they "
-    "do not, these models speak of rows that nobody saw; ipw and aipw count propensities.",
+    "in each arm. Arms are not checked for similar rows. Where one has none, the models "
+    "extrapolate; ipw and aipw show that by counts of propensities.",
     "ipw": "The treatment's model takes its form for right.",
     "aipw": "The models of treatment and outcome take their form for right; one of them suffices.",
     "standardise": "Effects are those over the rows in whose stratum their site has every arm.",
@@ -45,8 +45,8 @@ _OF = {
 DIFFER = 0.01
 """p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
 CURVED = 0.04
-"""That of a curve: a bias is there before a curve is seen at a lower one."""
-RANDOM_CAUSE_SE = 1.0  # standard errors that a random common cause may move an estimate by
+"""p-value of a curve below which it is a doubt; larger, as a faint curve biases already."""
+RANDOM_CAUSE_SE = 1.0  # standard errors by which a random common cause may move an estimate
 
 
 def reported(effect: EstimatedEffect) -> Report:
@@ -65,23 +65,24 @@ def reported(effect: EstimatedEffect) -> Report:
     )
     between = (BETWEEN_PERTURBED,) if any(one.between for one in effect.sets) else ()
     taken = LIMITS if effect.share_with_effect is None else (GRAPHS_DRAWN,)
-    limits = (_OF[effect.estimator], *taken, *between, *_left_out(effect))
+    limits = (_ESTIMATOR_LIMITS[effect.estimator], *taken, *between, *_left_out(effect))
     return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
-    """Warn where rows below a value, or along a curve, have an arm more or less than its model."""
-    for one in effect.departures:
-        if one.p_value < DIFFER / len(effect.departures):
+def _misfit(adjusted: AdjustedEffect, effect: EstimatedEffect) -> Iterator[str]:
+    """Warn where the treatment's model is wrong about rows below a value, or lacks a curve."""
+    for one in adjusted.departures:
+        arm = effect.arm_name(one.arm)
+        if one.p_value < DIFFER / len(adjusted.departures):
             often = "more" if one.z > 0.0 else "less"
             yield (
-                f"Rows with {one.variable} below {one.below:.4g} have {of.arm_name(one.arm)} "
-                f"{often} often than the treatment's model says (p {one.p_value:.2g}): some rows "
-                "have no like in another arm, or the model is wrong."
+                f"Rows with {one.variable} below {one.below:.4g} have {arm} {often} often than "
+                f"the treatment's model says (p {one.p_value:.2g}): some rows have no like in "
+                "another arm, or the model is wrong."
             )
-        elif one.p_of_square < CURVED / len(effect.departures):
+        elif one.p_of_square < CURVED / len(adjusted.departures):
             yield (
-                f"How often rows have {of.arm_name(one.arm)} follows {one.variable} along a curve "
+                f"How often rows have {arm} follows {one.variable} along a curve "
                 f"that the treatment's model lacks (p {one.p_of_square:.2g}): if the outcome does, "
                 f"too, the interval may not hold. Adjust for {one.variable} in categories as well."
             )
@@ -103,7 +104,7 @@ def _left_out(effect: EstimatedEffect) -> Iterator[str]:
 def _disagreeing(effect: AdjustedEffect) -> Iterator[str]:
     """The warning where the pooled effect and the weighted mean of sites' effects differ.
 
-    Both are taken for independent, which they are not: so it is said too seldom, never too often.
+    The test supposes them independent. They share rows, so it warns too seldom, never too often.
     """
     for between in effect.between:
         for one in effect.contrasts:
