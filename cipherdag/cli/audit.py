@@ -51,8 +51,7 @@ def audit_export(folder: Path, out: Path, kind: str, site: str, *, as_json: bool
     from cipherdag.audit.auditing import export
 
     records = export(folder, out, kind, site=site)
-    lines = [f"Wrote {records} records to {out}"]
-    printed(Exported(str(out), records), lines, as_json=as_json)
+    printed(Exported(str(out), records), [f"Wrote {records} records to {out}"], as_json=as_json)
 
 
 @audit.command("bundle")
@@ -106,8 +105,7 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
         if check.remark:
             click.echo(f"{check.head.site}: {check.remark}", err=True)
     if as_json:
-        heads = {check.head.site: asdict(check.head) for check in checks}
-        click.echo(json.dumps(heads))
+        click.echo(json.dumps({check.head.site: asdict(check.head) for check in checks}))
         return
     for check in checks:
         click.echo(f"{check.head.site}: {_verified(check)}")
@@ -138,8 +136,7 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
 
 def _verified(ledger: LedgerCheck) -> str:
     head = ledger.head
-    shown = f"{head.records} records, unbroken, signed; last hash {head.hash[:16]}"
-    return f"{shown}{ledger.received}"
+    return f"{head.records} records, unbroken, signed; last hash {head.hash[:16]}{ledger.received}"
 
 
 def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:

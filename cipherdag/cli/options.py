@@ -70,8 +70,7 @@ FORCE: dict[str, Any] = {
     "callback": lambda context, _option, forced: context.meta.update({_FORCED: forced}),
     "help": "Overwrite a file that exists.",
 }
-OVERWRITE = click.option("--force", **FORCE)
-"""For a command that takes a `NEW_FILE`."""
+OVERWRITE = click.option("--force", **FORCE)  # of a command that takes a `NEW_FILE`
 in_language = click.option(
     "--language",
     "code",
@@ -172,8 +171,7 @@ def following(
     context = click.get_current_context(silent=True)
     from cipherdag.cli.live import LiveRun
 
-    live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
-    live = LiveRun() if live is None else live
+    live: LiveRun = (context.meta.get(LIVE_RUN) if context else None) or LiveRun()
     if as_json:
         yield live.watching(lambda report: click.echo(json.dumps({"round": asdict(report)})), names)
         return

@@ -145,9 +145,7 @@ class CohortChannel:
         except SignatureError as error:
             error.site = member.name
             raise
-        if refused:
-            return decode(body, Refusal, SHORT_BYTES)
-        return decode(body, kind)
+        return decode(body, Refusal, SHORT_BYTES) if refused else decode(body, kind)
 
 
 def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:

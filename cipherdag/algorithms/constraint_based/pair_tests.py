@@ -16,8 +16,7 @@ from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
 
 Pair = tuple[int, int]
 
-MARGINAL_COLUMNS = 2
-"""Columns of a test given nothing: its two variables."""
+MARGINAL_COLUMNS = 2  # of a test given nothing: its two variables
 NOT_TOGETHER = "no site measured both"
 TOO_FEW_SITES = "too few sites have rows that tell"
 TOO_FEW_ROWS = "rows are too few, or do not vary"

@@ -42,10 +42,8 @@ _ESTIMATOR_LIMITS = {
     "standardise": "Effects are those over the rows in whose stratum their site has every arm.",
     "linear": "The outcome is taken to be linear in the treatment and in what is adjusted for.",
 }
-DIFFER = 0.01
-"""p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
-CURVED = 0.04
-"""p-value of a curve below which it is a doubt; larger, as a faint curve biases already."""
+DIFFER = 0.01  # p-value of Q, a departure or a refutation below which it is a doubt
+CURVED = 0.04  # p-value of a curve below which it is a doubt; larger, as a faint one biases already
 RANDOM_CAUSE_SE = 1.0  # standard errors by which a random common cause may move an estimate
 
 

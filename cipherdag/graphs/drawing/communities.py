@@ -50,9 +50,7 @@ def overview(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Overview:
 def opened(graph: MixedGraph, shown: Overview, name: str) -> Overview:
     """The overview with the box ``name`` replaced by its variables."""
     index = graph.nodes.index
-    others = [
-        list(map(index, variables)) for box, variables in shown.members.items() if box != name
-    ]
+    others = [[*map(index, each)] for box, each in shown.members.items() if box != name]
     return _of_groups(graph, [[index(variable)] for variable in shown.members[name]] + others)
 
 
