@@ -1,8 +1,8 @@
 """Threshold test on sums of scores: one bit per test and level is opened, and no sum.
 
-A site's answer is a vector of words, which are whole steps of a public grid. First come the scores
-of all tests, then for every level each test's part of the threshold, then each test's normal score
-at the site alone, and last a 1 for each test that has such a score.
+A site answers in words, which are whole steps of a public grid: the scores of all tests, then level
+by level each test's part of the threshold, then each test's normal score at this site alone, and
+last a 1 for each test that has such a score.
 """
 
 import math
@@ -59,8 +59,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     def __post_init__(self) -> None:
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)
-        fewest = 0 if self.able else 1
-        if not fewest <= len(self.levels) <= MOST_LEVELS or not falling:
+        if not (0 if self.able else 1) <= len(self.levels) <= MOST_LEVELS or not falling:
             raise ValueError(f"there are 1 to {MOST_LEVELS} levels, which fall")
         if not all(LEAST_LEVEL <= level < 1.0 for level in self.levels):
             raise ValueError(f"levels lie between {LEAST_LEVEL:g} and 1")
@@ -120,7 +119,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         # positions of comparisons at the first level, and of words
         form = np.cumsum(sizes) - sizes
         line = form[scored] + 1
-        site_score = n_scores + n_levels * n_tests + np.flatnonzero(scored)
+        by_site = n_scores + n_levels * n_tests + np.flatnonzero(scored)
         quadratic, linear, constants = [], [], []
         for number, level in enumerate(self.levels):
             constant = np.zeros(per_level, dtype=np.int64)
@@ -132,14 +131,14 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
             part = n_scores + number * n_tests + np.arange(n_tests)
             quadratic.append(np.column_stack([forms[question.owner], score, score, score * 0 + 1]))
             linear += [
-                _scaled(forms[scored], part[scored], -1),
-                _scaled(lines, site_score, 1 << SITE_BITS),
-                _scaled(lines, n_tests + site_score, -math.ceil(slope)),
+                np.column_stack([forms, part, np.full_like(part, -1)])[scored],
+                np.column_stack([lines, by_site, np.full_like(lines, 1 << SITE_BITS)]),
+                np.column_stack([lines, n_tests + by_site, np.full_like(lines, -math.ceil(slope))]),
             ]
         if self.able:
             # whether any site's part of the first level's threshold is above 0
-            able = np.arange(self.able)
-            linear.append(_scaled(len(self.levels) * per_level + able, n_scores + able, 1))
+            able, beyond = np.arange(self.able), len(self.levels) * per_level
+            linear.append(np.column_stack([beyond + able, n_scores + able, able * 0 + 1]))
             constants.append(np.zeros(self.able, dtype=np.int64))
         return Predicates(
             *self._bounds(n_sites),
@@ -181,25 +180,18 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         means = np.where(several, question.sizes * question.root, variances) * question.visits
         most = np.ceil(np.ldexp(scores, self._grid))[question.owner]
         parts = [
-            np.ldexp(
-                most_of_threshold(means, n_sites, form_level(each), question.visits), 2 * self._grid
-            )
+            most_of_threshold(means, n_sites, form_level(each), question.visits)
             for each in self._compared
         ]
         one = np.ones(question.n_tests)
         site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS) * one
-        highest = [most, np.ceil(np.concatenate(parts)) + n_sites, site, n_sites * one]
-        lowest = [-most, 0.0 * highest[1], -site, 0.0 * one]
+        most_part = np.ceil(np.ldexp(parts, 2 * self._grid)).ravel() + n_sites
+        highest = [most, most_part, site, n_sites * one]
+        lowest = [-most, 0.0 * most_part, -site, 0.0 * one]
         return np.concatenate(lowest).astype(np.int64), np.concatenate(highest).astype(np.int64)
-
-
-def _scaled(comparisons: IndexArray, words: IndexArray, factor: int) -> IndexArray:
-    """Linear terms: each word times a factor, in the comparison at the same index."""
-    return np.column_stack([comparisons, words, np.full_like(words, factor)])
 
 
 def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
     """Terms, sorted by comparison and then by words."""
     joined_terms = np.concatenate(terms)
-    order = np.lexsort(joined_terms[:, -2::-1].T)
-    return joined_terms[order]
+    return joined_terms[np.lexsort(joined_terms[:, -2::-1].T)]
