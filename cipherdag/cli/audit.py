@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from cipherdag.cli.programs.printed import Bundled, Exported, as_json_option, pr
 from cipherdag.cli.site import code_lines
 
 if TYPE_CHECKING:
+    from cipherdag.audit.auditing import LedgerCheck
     from cipherdag.audit.bundle import BundleCheck
 
 UNSIGNED = "none, so anybody can have made these files"
@@ -42,15 +44,14 @@ def audit() -> None:
 @OVERWRITE
 @as_json_option
 def audit_export(folder: Path, out: Path, kind: str, site: str, *, as_json: bool) -> None:
-    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
+    """Verify the ledger of a site, or the transcript of a run, and write it to a file.
 
-    FOLDER may also be a ledger that a site exported, or the saved result of a run in one process.
+    FOLDER is that of the site or run, a ledger that a site exported, or a saved result.
     """
     from cipherdag.audit.auditing import export
 
     records = export(folder, out, kind, site=site)
-    lines = [f"Wrote {records} records to {out}"]
-    printed(Exported(str(out), records), lines, as_json=as_json)
+    printed(Exported(str(out), records), [f"Wrote {records} records to {out}"], as_json=as_json)
 
 
 @audit.command("bundle")
@@ -85,8 +86,8 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
     """Check every ledger of a result or site: chain, signatures, and that none was cut.
 
     With --ledger, FOLDER is that of a coordinator's run. Each site's ledger is then compared with
-    what the coordinator received. Standard error names lines before which a site's clock ran
-    backwards: a clock proves nothing.
+    what the coordinator received. Standard error names the lines before which a site's clock ran
+    backwards; the check does not fail for that.
 
     FOLDER may also be a bundle that `cipherdag audit bundle` wrote. Its plan, approvals, ledgers
     and the digest of every file are checked.
@@ -104,13 +105,10 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
         if check.remark:
             click.echo(f"{check.head.site}: {check.remark}", err=True)
     if as_json:
-        heads = {check.head.site: asdict(check.head) for check in checks}
-        click.echo(json.dumps(heads))
+        click.echo(json.dumps({check.head.site: asdict(check.head) for check in checks}))
         return
     for check in checks:
-        head = check.head
-        said = f"{head.site}: {head.records} records, unbroken, signed; last hash {head.hash[:16]}"
-        click.echo(f"{said}{check.received}")
+        click.echo(f"{check.head.site}: {_verified(check)}")
 
 
 @audit.command("show")
@@ -125,14 +123,20 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
 
     if as_json:
         site = SiteFolder(folder)
-        of_site = site.settings_path.exists()
-        releases = {"": read_releases(site_ledger(site)[0])} if of_site else {}
-        for records in (releases or read_folder_releases(folder)).values():
-            for record in records:
-                click.echo(json.dumps(msgspec.structs.asdict(record)))
+        if site.settings_path.exists():
+            ledgers = [read_releases(site_ledger(site)[0])]
+        else:
+            ledgers = [*read_folder_releases(folder).values()]
+        for record in chain.from_iterable(ledgers):
+            click.echo(json.dumps(msgspec.structs.asdict(record)))
         return
     click.echo("\n".join(what_left(folder) or ["Nothing has left this site."]))
     click.echo("--json lists every release one by one, each with its size.")
+
+
+def _verified(ledger: LedgerCheck) -> str:
+    head = ledger.head
+    return f"{head.records} records, unbroken, signed; last hash {head.hash[:16]}{ledger.received}"
 
 
 def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
@@ -153,9 +157,7 @@ def _show_bundle(check: BundleCheck, *, as_json: bool) -> None:
     for site in check.approved:
         click.echo(f"approval: '{printable(site)}' approved this plan, signed")
     for ledger in check.ledgers:
-        head = ledger.head
-        said = f"{head.records} records, unbroken, signed; last hash {head.hash[:16]}"
-        click.echo(f"ledger: {printable(head.site)}: {said}{ledger.received}")
+        click.echo(f"ledger: {printable(ledger.head.site)}: {_verified(ledger)}")
     signer = f"by {printable(check.signer)}, over all files" if check.signer else UNSIGNED
     click.echo(f"signature: {signer}")
     if check.coordinator:

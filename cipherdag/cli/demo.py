@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag.cli.in_process import learn
-from cipherdag.cli.keeping import keeping_on
 from cipherdag.cli.options import EXISTING_FOLDER, show_account
+from cipherdag.cli.stopped_runs import saying_how_to_resume
 from cipherdag.errors import AggregateRangeError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
-    with keeping_on(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
+    with saying_how_to_resume(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
         resumed = resume is not None
         results = [_learnt(network, each, rows, seed, folder, resumed=resumed) for each in VARIANTS]
     _compare(*(result.finding.graph for result in results))

@@ -16,7 +16,6 @@ import click
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.help import example
-from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
 from cipherdag.cli.options import (
     FILE,
@@ -41,6 +40,7 @@ from cipherdag.cli.parameters import (
     usual_options,
     usual_parameters,
 )
+from cipherdag.cli.stopped_runs import forget, rounds_folder, saying_how_to_resume
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.disclosure import sentences
@@ -215,7 +215,7 @@ def execute(
         new_result_folder(out, force=force)
     marks = {"interventions": interventions, "patient": patient}
     reading = {"schema": schema, "labels": labels, **marks}
-    with keeping(out) as keep:
+    with rounds_folder(out) as keep:
         _carry_out(source, reading, keep=keep, out=out, as_json=as_json)
 
 
@@ -237,7 +237,7 @@ def resume_run(folder: Path, out: Path | None, *, as_json: bool, force: bool) ->
     if not as_json:
         click.echo(f"Going on after round {ended}.")
     reading = {"schema": unfinished / "schema.toml", "labels": (), "interventions": None}
-    with keeping_on(folder):
+    with saying_how_to_resume(folder):
         _carry_out(source, reading, keep=folder, out=out or folder, as_json=as_json)
     if out is not None and out != folder:
         forget(folder, whole=False)

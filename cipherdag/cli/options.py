@@ -1,4 +1,4 @@
-"""What every ``run`` and ``simulate`` command has in common: options, progress, and showing."""
+"""What commands share: options, progress of a run, showing its result, and naming tables."""
 
 from __future__ import annotations
 
@@ -36,12 +36,17 @@ if TYPE_CHECKING:
 
 LIVE_RUN = "cipherdag.live"
 SILENCE_S = 8.0
-"""How long nothing is said at first; twice as long is the most."""
 LONGEST_SILENCE_S = 300.0
+"""A long round is mentioned after `SILENCE_S`, then after pauses that double up to the longest."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 _FORCED = "cipherdag.forced"
+TWO_SITES = (
+    "There are two sites: a sum over both would tell each the other's part, so only bits of tests "
+    "can be disclosed, and each site learns the number of rows of the other."
+)
+"""What two sites mean for privacy, said before a run over them."""
 
 
 class NewFile(click.Path):
@@ -65,8 +70,7 @@ FORCE: dict[str, Any] = {
     "callback": lambda context, _option, forced: context.meta.update({_FORCED: forced}),
     "help": "Overwrite a file that exists.",
 }
-OVERWRITE = click.option("--force", **FORCE)
-"""For a command that takes a `NEW_FILE`."""
+OVERWRITE = click.option("--force", **FORCE)  # of a command that takes a `NEW_FILE`
 in_language = click.option(
     "--language",
     "code",
@@ -106,14 +110,14 @@ LIVE = click.Option(
 )
 
 
-def folder_option(opened: Callable[[Path], Any] = Path) -> click.Option:
-    """``--dir``, as what is opened there."""
+def folder_option(from_path: Callable[[Path], Any] = Path) -> click.Option:
+    """``--dir``; the command gets what ``from_path`` makes of the path."""
     return click.Option(
         ["--dir", "folder"],
         type=EXISTING_FOLDER,
         default=".",
         show_default="this folder",
-        callback=lambda _context, _option, folder: opened(folder),
+        callback=lambda _context, _option, folder: from_path(folder),
         help="Folder of the site or coordinator.",
     )
 
@@ -144,18 +148,6 @@ def run_options() -> list[click.Option]:
     ]
 
 
-def site_names(files: Sequence[Path]) -> list[str]:
-    """Sites are called like their files, without the endings."""
-    names = [file.name.split(".")[0] for file in files]
-    if len({file.resolve() for file in files}) != len(files):
-        raise ParameterError("a file is given twice", remedy="Give each file once.")
-    if len(set(names)) != len(names):
-        raise ParameterError(
-            "two files have the same name", remedy="Rename one: a site is called like its file."
-        )
-    return names
-
-
 @contextmanager
 def following(
     *,
@@ -168,18 +160,18 @@ def following(
     """A progress callback that prints one line per round and four for every site that left.
 
     On a terminal a view of the run stands below the lines while the context lasts; the live view in
-    a browser follows, too. Without a terminal a line on standard error says that a round still goes
-    on, where nothing else was said for `SILENCE_S` or longer.
+    a browser follows, too. Without a terminal, a line on standard error says from time to time that
+    a long round still goes on (`SILENCE_S`).
 
-    The variables' names are for the live view; of the most rounds it says how much is done.
+    ``names`` are the variables, for the live view. ``most_rounds`` lets the lines say how much of
+    the run is done.
     """
     from cipherdag.cli.terminal import TerminalView, on_terminal
 
     context = click.get_current_context(silent=True)
     from cipherdag.cli.live import LiveRun
 
-    live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
-    live = LiveRun() if live is None else live
+    live: LiveRun = (context.meta.get(LIVE_RUN) if context else None) or LiveRun()
     if as_json:
         yield live.watching(lambda report: click.echo(json.dumps({"round": asdict(report)})), names)
         return
@@ -192,7 +184,7 @@ def following(
 
 
 def say(line: str) -> None:
-    """Print a line while a run goes on: above the view where there is one, which click is not."""
+    """Print a line while a run goes on, above its view; `click.echo` would write into the view."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -269,7 +261,7 @@ def show_account(result: Run[Any], truth: CausalGraph | None, all_that_left: str
 
 @contextmanager
 def outside_a_run(effect: str) -> Iterator[None]:
-    """Let an error that would speak of a run state this effect; also a decorator of commands."""
+    """Errors within say this ``effect`` in place of a run's; also a decorator of commands."""
     try:
         yield
     except (PrivacyError, SiteNotReadyError, SiteUnreachableError, DataError) as error:
@@ -278,13 +270,20 @@ def outside_a_run(effect: str) -> Iterator[None]:
         raise
 
 
-TWO_SITES = (
-    "There are two sites: a sum over both would tell each the other's part, so only bits of tests "
-    "can be disclosed, and each site learns the number of rows of the other."
-)
-"""What two sites mean for privacy, said before a run over them."""
 _PATTERN = frozenset("*?[")
 _TEXT_ENDINGS = (".csv", ".csv.gz", ".tsv")
+
+
+def site_names(files: Sequence[Path]) -> list[str]:
+    """Sites are called like their files, without the endings."""
+    names = [file.name.split(".")[0] for file in files]
+    if len({file.resolve() for file in files}) != len(files):
+        raise ParameterError("a file is given twice", remedy="Give each file once.")
+    if len(set(names)) != len(names):
+        raise ParameterError(
+            "two files have the same name", remedy="Rename one: a site is called like its file."
+        )
+    return names
 
 
 def source_files(*, required: bool = True) -> click.Argument:

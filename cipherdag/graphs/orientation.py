@@ -5,8 +5,8 @@ undirected edge stands both ways. Nothing here sees data.
 
 Tests err: there may be no DAG with exactly the colliders that they imply. So colliders are added in
 the order of their evidence; one whose arrows would close a cycle, or reverse an arrow, is left out.
-A DAG with these arrows follows by removing sinks, as Dor and Tarsi do, each time one that makes the
-fewest further colliders; those on triples that the tests leave open only break ties. The result is
+A DAG with these arrows follows by removing sinks, as Dor and Tarsi do: each time one that makes the
+fewest further colliders; those that the tests neither deny nor imply only break ties. The result is
 the class of this DAG, with the triples in which it differs from the tests.
 
 Sources: Meek, "Causal inference and causal explanation with background knowledge", UAI 1995
@@ -33,8 +33,7 @@ from cipherdag.graphs.equivalence import pattern_of
 from cipherdag.graphs.extension import cyclic_arrows, directed_to_the_end, ranks, topological_order
 from cipherdag.graphs.knowledge import Constraints
 
-DENSE_UP_TO = 256
-"""Graphs of at most 256 variables are composed as matrices, larger ones row by row."""
+DENSE_UP_TO = 256  # variables of graphs that are composed as matrices; larger ones row by row
 Triple = tuple[int, int, int]  # an unshielded triple x - y - z as (x, y, z), x < z
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
 """Strength of the evidence by triple, or by pair (x, z) for all triples with these ends."""
@@ -224,7 +223,7 @@ class ClassOfDags:
     dag: BoolMatrix  # a DAG of the class that agrees with background knowledge, shape (p, p)
     set_aside: tuple[Triple, ...] = ()  # colliders, by the tests, that the class does not have
     forced: tuple[Triple, ...] = ()  # those of the class that the tests deny or do not decide
-    dropped: tuple[tuple[int, int], ...] = ()  # edges x < z that knowledge has on a cycle of arrows
+    dropped: tuple[tuple[int, int], ...] = ()  # edges x < z of a cycle of known arrows
 
 
 def class_of(
@@ -240,7 +239,7 @@ def class_of(
 
     Triples (x, y, z), x < z, are unshielded in the symmetric skeleton, shape (p, p); those that are
     open may be colliders or not. A strength is that of the evidence for a collider, or for its pair
-    (x, z); ``tie_break``, shape (p,), decides what the graph leaves open.
+    (x, z); ``tie_break``, shape (p,), sorts variables that the graph does not distinguish.
 
     Raises:
         ParameterError: A strength is missing or not a number.
@@ -253,13 +252,12 @@ def class_of(
     arcs = _with_colliders(start, ordered)
     dag = directed_to_the_end(arcs, ranks(arcs, tie_break), open_triples)
     has = set(unshielded_colliders(dag_of(dag), dag_of(dag | dag.T)))
-    pairs = np.argwhere(np.triu(lost | lost.T))
     return ClassOfDags(
         arcs=_class(dag, constraints),
         dag=dag,
         set_aside=tuple(sorted(set(colliders) - has)),
         forced=tuple(sorted(has - set(colliders))),
-        dropped=tuple((int(x), int(z)) for x, z in pairs),
+        dropped=tuple((int(x), int(z)) for x, z in np.argwhere(np.triu(lost | lost.T))),
     )
 
 

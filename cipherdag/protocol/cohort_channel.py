@@ -81,10 +81,10 @@ class CohortChannel:
     ) -> Replies[Reply]:
         """Send each site, by position, its message and read the replies, of one ``kind``.
 
-        As `states.refusal` where no site admits the message now, so that none is sent.
-        SignatureError where a reply is not signed by its site; nothing goes on after that. Else the
-        error that a site's refusal names; of several refusals the first that does not wait for a
-        person.
+        Sends nothing and raises the error of `states.refusal` where no site admits the message now.
+        Raises SignatureError where a reply is not signed by its site. Else raises the error that a
+        site's refusal names, but not RefusedError, which names none: that site is among the
+        failures. Of several refusals it is the first that does not wait for a person.
         """
         following = check_turn(self.states, operation)
         sealed: dict[int, bytes] = {}
@@ -123,6 +123,7 @@ class CohortChannel:
                 if not isinstance(refusal, errors.RefusedError):
                     refusals.append(refusal)
                 outcome.failures[position] = refusal.summary
+        # a site that failed may be in the state before
         self.states = self.states | following if outcome.failures else following
         if refusals:
             raise min(refusals, key=lambda refusal: refusal.message in WAITING)
@@ -144,9 +145,7 @@ class CohortChannel:
         except SignatureError as error:
             error.site = member.name
             raise
-        if refused:
-            return decode(body, Refusal, SHORT_BYTES)
-        return decode(body, kind)
+        return decode(body, Refusal, SHORT_BYTES) if refused else decode(body, kind)
 
 
 def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:

@@ -11,8 +11,7 @@ import msgspec
 
 from cipherdag.pages.language import ENGLISH, Language
 
-MOST_WORDS = 30
-"""Of one sentence; more quantities begin another."""
+MOST_WORDS = 30  # of one sentence; more quantities begin another
 LARGEST_USUAL_LEVEL = 0.1  # a test at a larger one says so
 
 

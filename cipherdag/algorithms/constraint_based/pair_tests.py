@@ -16,8 +16,7 @@ from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
 
 Pair = tuple[int, int]
 
-NO_SET = 2
-"""Number of columns of a test with an empty conditioning set: its two variables."""
+MARGINAL_COLUMNS = 2  # of a test given nothing: its two variables
 NOT_TOGETHER = "no site measured both"
 TOO_FEW_SITES = "too few sites have rows that tell"
 TOO_FEW_ROWS = "rows are too few, or do not vary"
@@ -53,7 +52,7 @@ class TestedPairs:
 
 
 class MaxPValueTests:
-    """Of each pair (x, z), x < z, the test of largest p-value, and its set; the first wins a tie.
+    """The test of largest p-value of each pair (x, z), x < z, and its set; the first wins a tie.
 
     For a separated pair it is the test that separated it. A pair whose edge stayed was dependent
     in every test; its largest p-value says how narrowly (pMax of the R package pcalg).
@@ -67,19 +66,20 @@ class MaxPValueTests:
 
     def on_result(self, rows: IndexArray, p_values: FloatVector) -> None:
         """Take tests, shape (B, 2 + l), and their p-values; NaN is left out."""
-        best = np.flatnonzero(~np.isnan(p_values))
-        x, z = np.sort(rows[best, :2], axis=1).T
-        pair = self._indices(x, z)
-        if (pair[1:] <= pair[:-1]).any():  # else every pair has one test: the set is empty
-            order = np.lexsort((-best, p_values[best], pair))
-            last = order[np.append(np.diff(pair[order]) > 0, True)[: len(order)]]
-            best, x, z, pair = best[last], x[last], z[last], pair[last]
-        better = p_values[best] > self._p_values[pair]
-        best, x, z = best[better], x[better], z[better]
-        self._p_values[pair[better]] = p_values[best]
-        if rows.shape[1] > NO_SET or self._sets:
-            pairs = zip(x.tolist(), z.tolist(), strict=True)
-            self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
+        tests = np.flatnonzero(~np.isnan(p_values))
+        pair = self._indices(*np.sort(rows[tests, :2], axis=1).T)
+        if (pair[1:] <= pair[:-1]).any():  # some pair may have several tests
+            # by pair, then p-value; of equal ones the first test comes last
+            order = np.lexsort((-tests, p_values[tests], pair))
+            largest = order[np.append(np.diff(pair[order]) > 0, True)]
+            tests, pair = tests[largest], pair[largest]
+        better = p_values[tests] > self._p_values[pair]
+        tests, pair = tests[better], pair[better]
+        self._p_values[pair] = p_values[tests]
+        if rows.shape[1] > MARGINAL_COLUMNS or self._sets:
+            pairs = ((min(x, z), max(x, z)) for x, z in rows[tests, :2].tolist())
+            sets = map(tuple, np.sort(rows[tests, 2:]).tolist())
+            self._sets.update(zip(pairs, sets, strict=True))
 
     def of(self, pairs: BoolMatrix) -> TestedPairs:
         """The tested ones of the pairs that are True in a matrix of shape (p, p)."""
@@ -120,7 +120,7 @@ class DecisiveTests:
 
         Marginal tests are noted only where skipped, since every pair has one.
         """
-        if rows.shape[1] > NO_SET:
+        if rows.shape[1] > MARGINAL_COLUMNS:
             keys, first = np.unique(keys_of_tests(rows), return_index=True)
             low, high = np.sort(rows[first, :2], axis=1).T
             codes = low * self.n_variables + high
@@ -132,16 +132,17 @@ class DecisiveTests:
     def of(
         self,
         skeleton: BoolMatrix,
-        joined: BoolMatrix,
+        required: BoolMatrix,
         source: FederatedCITest,
         measured: Measured,
         determined: Determined = NOTHING,
     ) -> dict[Pair, TestsOfEdge[int]]:
-        """The tests of every skeleton edge x < z that knowledge does not require (``joined``).
+        """The tests of every skeleton edge x < z that knowledge does not require, shapes (p, p).
 
-        Tests whose variables no site measured together are not counted, except the marginal one.
+        A test whose variables no site measured together is not counted. A pair that no site
+        measured together counts as one test, which was skipped.
         """
-        edges = np.argwhere(np.triu(skeleton & ~joined))
+        edges = np.argwhere(np.triu(skeleton & ~required))
         asked = self._counted(edges @ np.array([self.n_variables, 1]))
         tests = {}
         for (x, z), count in zip(edges.tolist(), asked.tolist(), strict=True):
@@ -156,14 +157,14 @@ class DecisiveTests:
         return tests
 
     def _counted(self, pairs: IndexArray) -> IndexArray:
-        """How many distinct tests each pair had; pairs are coded x p + z, ascending, shape (E,)."""
+        """How many distinct tests each of E pairs had, shape (E,); coded x * p + z, ascending."""
         counts = np.ones(len(pairs), dtype=np.int64)  # the marginal test
         for of_size in self._asked.values() if len(pairs) else ():
             codes, keys = (np.concatenate(part) for part in zip(*of_size, strict=True))
             index = np.minimum(np.searchsorted(pairs, codes), len(pairs) - 1)
-            hit = pairs[index] == codes
-            first = np.unique(keys[hit], return_index=True)[1]
-            counts += np.bincount(index[hit][first], minlength=len(pairs))
+            wanted = pairs[index] == codes
+            distinct = np.unique(keys[wanted], return_index=True)[1]
+            counts += np.bincount(index[wanted][distinct], minlength=len(pairs))
         return counts
 
 

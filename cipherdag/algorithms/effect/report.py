@@ -18,9 +18,9 @@ LIMITS = (
         "to outcome but those by which the treatment acts. No number says whether it does."
     ),
     (
-        "Standard errors take the set for chosen before the data were seen. A graph learnt from "
-        "the same rows makes them too small; with the graphs of its replicates, too, the range of "
-        "all intervals holds the truth more often."
+        "Standard errors suppose that the set was chosen before the data were seen. They are too "
+        "small where the graph was learnt from the same rows. The range of the intervals by all "
+        "graphs of its replicates holds the truth more often."
     ),
 )
 GRAPHS_DRAWN = (
@@ -37,20 +37,18 @@ UNADJUSTED = (
     "Nothing is adjusted for. What acts on both treatment and outcome is part of the effect, "
     "unless a graph says, or a lot decided, that nothing does."
 )
-_OF = {
+_ESTIMATOR_LIMITS = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "
-    "in each arm. Whether rows of the arms resemble one another is not looked at: where they "
-    "do not, these models speak of rows that nobody saw; ipw and aipw count propensities.",
+    "in each arm. Arms are not checked for similar rows. Where one has none, the models "
+    "extrapolate; ipw and aipw show that by counts of propensities.",
     "ipw": "The treatment's model takes its form for right.",
     "aipw": "The models of treatment and outcome take their form for right; one of them suffices.",
     "standardise": "Effects are those over the rows in whose stratum their site has every arm.",
     "linear": "The outcome is taken to be linear in the treatment and in what is adjusted for.",
 }
-DIFFER = 0.01
-"""p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
-CURVED = 0.04
-"""That of a curve: a bias is there before a curve is seen at a lower one."""
-RANDOM_CAUSE_SE = 1.0  # standard errors that a random common cause may move an estimate by
+DIFFER = 0.01  # p-value of Q, a departure or a refutation below which it is a doubt
+CURVED = 0.04  # p-value of a curve below which it is a doubt; larger, as a faint one biases already
+RANDOM_CAUSE_SE = 1.0  # standard errors by which a random common cause may move an estimate
 
 
 def reported(effect: EstimatedEffect) -> Report:
@@ -70,24 +68,25 @@ def reported(effect: EstimatedEffect) -> Report:
     between = (BETWEEN_PERTURBED,) if any(one.between for one in effect.sets) else ()
     taken = LIMITS if effect.share_with_effect is None else (GRAPHS_DRAWN,)
     bare = any(one.contrasts and not one.adjust for one in effect.sets)
-    limits = (_OF[effect.estimator], *taken, *between, *_left_out(effect))
+    limits = (_ESTIMATOR_LIMITS[effect.estimator], *taken, *between, *_left_out(effect))
     notes = (Note(UNADJUSTED),) if bare else ()
     return Report(notes=notes, limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _misfit(effect: AdjustedEffect, of: EstimatedEffect) -> Iterator[str]:
-    """Warn where rows below a value, or along a curve, have an arm more or less than its model."""
-    for one in effect.departures:
-        if one.p_value < DIFFER / len(effect.departures):
+def _misfit(adjusted: AdjustedEffect, effect: EstimatedEffect) -> Iterator[str]:
+    """Warn where the treatment's model is wrong about rows below a value, or lacks a curve."""
+    for one in adjusted.departures:
+        arm = effect.arm_name(one.arm)
+        if one.p_value < DIFFER / len(adjusted.departures):
             often = "more" if one.z > 0.0 else "less"
             yield (
-                f"Rows with {one.variable} below {one.below:.4g} have {of.arm_name(one.arm)} "
-                f"{often} often than the treatment's model says (p {one.p_value:.2g}): some rows "
-                "have no like in another arm, or the model is wrong."
+                f"Rows with {one.variable} below {one.below:.4g} have {arm} {often} often than "
+                f"the treatment's model says (p {one.p_value:.2g}): some rows have no like in "
+                "another arm, or the model is wrong."
             )
-        elif one.p_of_square < CURVED / len(effect.departures):
+        elif one.p_of_square < CURVED / len(adjusted.departures):
             yield (
-                f"How often rows have {of.arm_name(one.arm)} follows {one.variable} along a curve "
+                f"How often rows have {arm} follows {one.variable} along a curve "
                 f"that the treatment's model lacks (p {one.p_of_square:.2g}): if the outcome does, "
                 f"too, the interval may not hold. Adjust for {one.variable} in categories as well."
             )
@@ -109,7 +108,7 @@ def _left_out(effect: EstimatedEffect) -> Iterator[str]:
 def _disagreeing(effect: AdjustedEffect) -> Iterator[str]:
     """The warning where the pooled effect and the weighted mean of sites' effects differ.
 
-    Both are taken for independent, which they are not: so it is said too seldom, never too often.
+    The test supposes them independent. They share rows, so it warns too seldom, never too often.
     """
     for between in effect.between:
         for one in effect.contrasts:

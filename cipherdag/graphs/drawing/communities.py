@@ -44,19 +44,18 @@ def overview(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Overview:
     groups = [[i] for i in range(len(graph.nodes))]
     if len(graph.nodes) > most:
         groups = _communities(graph)
-    return _collapsed(graph, groups)
+    return _of_groups(graph, groups)
 
 
 def opened(graph: MixedGraph, shown: Overview, name: str) -> Overview:
     """The overview with the box ``name`` replaced by its variables."""
     index = graph.nodes.index
-    others = [
-        list(map(index, variables)) for box, variables in shown.members.items() if box != name
-    ]
-    return _collapsed(graph, [[index(variable)] for variable in shown.members[name]] + others)
+    others = [[*map(index, each)] for box, each in shown.members.items() if box != name]
+    return _of_groups(graph, [[index(variable)] for variable in shown.members[name]] + others)
 
 
-def _collapsed(graph: MixedGraph, groups: list[list[int]]) -> Overview:
+def _of_groups(graph: MixedGraph, groups: list[list[int]]) -> Overview:
+    """The overview with a box for each group of positions."""
     degree = graph.skeleton().sum(axis=1)
     for group in groups:
         group.sort(key=lambda i: (-int(degree[i]), graph.nodes[i]))
@@ -84,7 +83,7 @@ def _collapsed(graph: MixedGraph, groups: list[list[int]]) -> Overview:
 
 
 def _between(graph: MixedGraph, names: list[str], joined: BoolMatrix) -> list[tuple[str, str, str]]:
-    """The edges between boxes: the graph's between two variables, else how all edges lead."""
+    """The graph's edge between two boxes of one variable, else an arrow or a plain line."""
     edges = {frozenset((edge.source, edge.target)): edge for edge in graph.edges}
     between: list[tuple[str, str, str]] = []
     for a, b in np.argwhere(np.triu(joined | joined.T)).tolist():

@@ -1,7 +1,8 @@
 """Threshold test on sums of scores: one bit per test and level is opened, and no sum.
 
-A site's words are its scores, its parts of the thresholds at every level, its normal score and
-whether it has one. All are whole steps of a public grid; parts are rounded up.
+A site answers in words, which are whole steps of a public grid: the scores of all tests, then level
+by level each test's part of the threshold, then each test's normal score at this site alone, and
+last a 1 for each test that has such a score.
 """
 
 import math
@@ -32,8 +33,7 @@ from cipherdag.questions.verdicts import Verdicts
 
 SCORE_BITS, FORM_BITS, SITE_BITS = 2, 5, 4
 """Fractional bits of what is compared: scores in rows, weighted scores, sites' own scores."""
-FINE_ROWS = 1 << 24
-"""Rows of all sites together; with more of them the grid of scores in rows is coarser."""
+FINE_ROWS = 1 << 24  # of all sites; with more of them the grid of scores in rows is coarser
 MOST_LEVELS = 16  # levels at which one sum is compared
 LEAST_LEVEL = 1e-12  # below it the normal law of a score holds no longer
 
@@ -41,8 +41,8 @@ LEAST_LEVEL = 1e-12  # below it the normal law of a score holds no longer
 class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     """Asks whether each test rejects independence over all sites; no sum is opened.
 
-    The answer has a bit per level and test, tests fastest; then one more for each of the first
-    ``able`` tests: whether any site has rows that are informative about x and y.
+    The answer has a bit for every test at the first level, then at the next, and so on. It ends
+    with a bit for each of the first ``able`` tests: whether any site's rows can inform it at all.
 
     Leaks:
         A bit may rest on one site's rows, where x and y vary at no other.
@@ -59,7 +59,7 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     def __post_init__(self) -> None:
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)
-        if not (not self.able) <= len(self.levels) <= MOST_LEVELS or not falling:
+        if not (0 if self.able else 1) <= len(self.levels) <= MOST_LEVELS or not falling:
             raise ValueError(f"there are 1 to {MOST_LEVELS} levels, which fall")
         if not all(LEAST_LEVEL <= level < 1.0 for level in self.levels):
             raise ValueError(f"levels lie between {LEAST_LEVEL:g} and 1")
@@ -86,14 +86,13 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     @property
     def n_comparisons(self) -> int:
-        """Most comparisons: per test and level the form and the sites' scores, and the ``able``."""
+        """At most one of the form and one of sites' scores per bit, and one per ``able`` test."""
         return 2 * len(self.levels) * self.question.n_tests + self.able
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """A site's whole numbers from its answer, shape (words,).
+        """The words of a site from its answer, shape (words,), in the order of the module's text.
 
-        Scores; parts of thresholds by level, tests fastest; its own scores, and 1 for each. Parts
-        are rounded up: where categories are rare, each site would round off all of them.
+        Parts are rounded up, as the small ones of rare categories would else vanish at every site.
         """
         sums = self.question.read(answer)
         spreads = self.question.spreads(sums)
@@ -107,34 +106,39 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         return np.clip(np.concatenate(steps), *self._bounds(1)).astype(np.int64)
 
     def predicates(self, n_sites: int) -> Predicates:
-        """The tests as comparisons of sums over ``n_sites`` sites."""
+        """The tests as comparisons of sums over ``n_sites`` sites.
+
+        A test rejects where its form, the sum of its squared scores, exceeds the sum of the parts,
+        or where the sum of the sites' scores exceeds `site_line` at their number.
+        """
         question, n_levels = self.question, len(self._compared)
-        done, count = question.sizes > 0, int(question.sizes.sum())
-        n_tests, tested = len(done), np.flatnonzero(done)
-        sizes = np.where(done, 2, 1)
-        first = np.cumsum(sizes) - sizes
-        owner, each = question.owner, np.arange(count)
-        of_site = count + n_levels * n_tests + tested
+        scored, n_scores = question.sizes > 0, int(question.sizes.sum())
+        n_tests, score = len(scored), np.arange(n_scores)
+        sizes = np.where(scored, 2, 1)
+        per_level = int(sizes.sum())
+        # positions of comparisons at the first level, and of words
+        form = np.cumsum(sizes) - sizes
+        line = form[scored] + 1
+        by_site = n_scores + n_levels * n_tests + np.flatnonzero(scored)
         quadratic, linear, constants = [], [], []
         for number, level in enumerate(self.levels):
-            start = number * int(sizes.sum())
-            form, line = start + first, start + first[done] + 1
-            constant = np.zeros(sizes.sum(), dtype=np.int64)
-            constant[first] = -self._constants(form_level(level), n_sites)
+            constant = np.zeros(per_level, dtype=np.int64)
+            constant[form] = -self._constants(form_level(level), n_sites)
             at_zero, slope = np.ldexp(site_line(site_threshold(level), n_sites), 2 * SITE_BITS)
-            constant[first[done] + 1] = -math.ceil(at_zero)
-            part = count + number * n_tests + np.arange(n_tests)
-            quadratic.append(np.column_stack([form[owner], each, each, np.ones_like(each)]))
-            linear += [
-                np.column_stack([form, part, np.full_like(part, -1)])[done],
-                np.column_stack([line, of_site, np.full_like(of_site, 1 << SITE_BITS)]),
-                np.column_stack([line, n_tests + of_site, np.full_like(line, -math.ceil(slope))]),
-            ]
+            constant[line] = -math.ceil(at_zero)
             constants.append(constant)
+            forms, lines = form + number * per_level, line + number * per_level
+            part = n_scores + number * n_tests + np.arange(n_tests)
+            quadratic.append(np.column_stack([forms[question.owner], score, score, score * 0 + 1]))
+            linear += [
+                np.column_stack([forms, part, np.full_like(part, -1)])[scored],
+                np.column_stack([lines, by_site, np.full_like(lines, 1 << SITE_BITS)]),
+                np.column_stack([lines, n_tests + by_site, np.full_like(lines, -math.ceil(slope))]),
+            ]
         if self.able:
             # whether any site's part of the first level's threshold is above 0
-            able, beyond = np.arange(self.able), len(self.levels) * int(sizes.sum())
-            linear.append(np.column_stack([beyond + able, count + able, able * 0 + 1]))
+            able, beyond = np.arange(self.able), len(self.levels) * per_level
+            linear.append(np.column_stack([beyond + able, n_scores + able, able * 0 + 1]))
             constants.append(np.zeros(self.able, dtype=np.int64))
         return Predicates(
             *self._bounds(n_sites),
@@ -156,9 +160,10 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         return np.where(self.question.sizes > 1, FORM_BITS, SCORE_BITS - coarser)
 
     def _constants(self, level: float, n_sites: int) -> FloatVector:
-        """What each threshold has on top of the sites' parts, on their grid, shape (B,).
+        """What each threshold has on top of the sites' parts, on the parts' grid, shape (B,).
 
-        With one component it allows for rare counts; with several for rounding, as one more site.
+        A test of one component gets `rare_constant`. With several, rounding of every site's scores
+        has a variance of 1 / 12; the part of these variances is added as if of one more site.
         """
         sizes, rounding = self.question.sizes.astype(np.float64), n_sites / 12.0
         rounded = form_threshold(sizes * rounding, sizes**0.5 * rounding, level)
@@ -175,20 +180,18 @@ class RaoBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         means = np.where(several, question.sizes * question.root, variances) * question.visits
         most = np.ceil(np.ldexp(scores, self._grid))[question.owner]
         parts = [
-            np.ldexp(
-                most_of_threshold(means, n_sites, form_level(each), question.visits), 2 * self._grid
-            )
+            most_of_threshold(means, n_sites, form_level(each), question.visits)
             for each in self._compared
         ]
         one = np.ones(question.n_tests)
         site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS) * one
-        highest = [most, np.ceil(np.concatenate(parts)) + n_sites, site, n_sites * one]
-        lowest = [-most, 0.0 * highest[1], -site, 0.0 * one]
+        most_part = np.ceil(np.ldexp(parts, 2 * self._grid)).ravel() + n_sites
+        highest = [most, most_part, site, n_sites * one]
+        lowest = [-most, 0.0 * most_part, -site, 0.0 * one]
         return np.concatenate(lowest).astype(np.int64), np.concatenate(highest).astype(np.int64)
 
 
 def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
     """Terms, sorted by comparison and then by words."""
     joined_terms = np.concatenate(terms)
-    order = np.lexsort(joined_terms[:, -2::-1].T)
-    return joined_terms[order]
+    return joined_terms[np.lexsort(joined_terms[:, -2::-1].T)]

@@ -35,10 +35,8 @@ from cipherdag.statistics.regression_models import (
     too_large,
 )
 
-MOST_COMPONENTS = 4096
-"""Most components of one test; a larger table is not tested."""
-MOST_VARIANCE = 16.0
-"""Largest variance of a score, per row: residuals are clipped."""
+MOST_COMPONENTS = 4096  # of one test; a larger table is not tested
+MOST_VARIANCE = 16.0  # of a score, per row: residuals are clipped
 MOST_SCORE = 4.0
 """Largest weighted score, in roots of all rows; a site cuts its own to its share of that."""
 SUM_BITS = 10

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cipherdag.errors import ExtraColumnError, MissingColumnError, UnreadableDataError
 from cipherdag.sites.drafts.guessing import is_free_text
@@ -14,9 +15,10 @@ from cipherdag.sites.table.site_table import UNMEASURED
 
 @dataclass(slots=True, repr=False)
 class Counted:
-    """A table's values by column, what a database declares of these, and hidden characters.
+    """A table's values by column, the types that a database declares, and hidden characters.
 
-    The first cell with one makes an error, raised only where the cell would be a category.
+    ``hidden`` has an error for the first cell of a column with an invisible character. It waits
+    there, since only a column of categories is refused for it (`refuse_hidden`).
     """
 
     file: str
@@ -82,21 +84,21 @@ def refuse_hidden(
 
 
 def check_same_columns(
-    counted: Counted, tallies: Mapping[str, ColumnTally], *, first: str, but: str
+    counted: Counted, tallies: Mapping[str, ColumnTally], *, first: str, optional: str
 ) -> None:
-    """Refuse a table with other columns than those before it; ``but`` may be lacking.
+    """Refuse a table whose columns are not those of the tables before it, but for ``optional``.
 
     Raises:
         MissingColumnError: It lacks a column that another has.
         ExtraColumnError: It has one that another lacks.
     """
-    one = f"site '{first}'" if first else "another of the files"
-    names, held = ([*each] for each in (tallies, counted.tallies))
-    for error, verb, there, here in (
-        (MissingColumnError, "has", names, held),
-        (ExtraColumnError, "lacks", held, names),
-    ):
-        for name in there:
-            if name not in here and name != but:
-                said, file, rows = f"{one} {verb} this column", counted.file, counted.rows
-                raise error(said, file=file, column=name, rows=rows, remedy=UNMEASURED)
+    other = f"site '{first}'" if first else "another of the files"
+    missing, extra = (
+        [name for name in there if name not in here and name != optional]
+        for there, here in ((tallies, counted.tallies), (counted.tallies, tallies))
+    )
+    facts: dict[str, Any] = {"file": counted.file, "rows": counted.rows, "remedy": UNMEASURED}
+    if missing:
+        raise MissingColumnError(f"{other} has this column", column=missing[0], **facts)
+    if extra:
+        raise ExtraColumnError(f"{other} lacks this column", column=extra[0], **facts)

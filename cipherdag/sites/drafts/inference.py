@@ -199,7 +199,7 @@ def _gathered(
             refuse_documents(counted.tallies, counted.file)
             declared.check_source(counted.types, counted.file)
             if data.tallies and not overlapping:
-                check_same_columns(counted, data.tallies, first=by_site[0][0], but=patient)
+                check_same_columns(counted, data.tallies, first=by_site[0][0], optional=patient)
         by_site[number - 1] = site, source
         if isinstance(source, DescribedFile) and given is not source:
             _note_written(source, data.written)

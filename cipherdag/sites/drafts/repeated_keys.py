@@ -1,6 +1,6 @@
 """Columns that may say whose visit a row is: values that repeat, within which other columns agree.
 
-Wards, practices and families give the same sign. So it is a question, which a site answers once: by
+A ward, a practice or a family repeats in the same manner. So a site is asked, and answers once: by
 `kind = "patient"`, or by `rows = "persons"`.
 
 Leaks:
@@ -26,22 +26,18 @@ from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable
 
 FEWEST_KEYS = 20
-LEAST_REPEATED, MOST_REPEATED = 1.05, 50.0
-"""Rows a value between which values may be patients."""
-MOST_LOOKED_AT = 20
-"""Columns, at most, whose values are held."""
-HAVE_DIGITS = 0.5
-"""Share of a key's values that have a digit, which words have not."""
+LEAST_REPEATED, MOST_REPEATED = 1.05, 50.0  # rows per value of a column that may name patients
+MOST_LOOKED_AT = 20  # columns, at most, whose values are held
+HAVE_DIGITS = 0.5  # least share of a key's values that have a digit, unlike words
 _CODES = re.compile(
     r"(?<![a-z])(atc|concept|cpt|diag|diagnos[ei]s?|drg|drug|icd|loinc|ops|plz|post(al|code|leitzahl)"
     r"|snomed|zip|zipcode)(?![a-z])"
 )
-"""Words in names of columns whose values are what many persons have."""
+"""Words in the names of columns of codes, one of which many persons share."""
 _OF_VISITS = re.compile(r"\b(case|fall|visits?|encounter|stay|hadm|admission|aufenthalt|sejour)\b")
 _OF_PERSONS = re.compile(r"\b(pati?ent\w*|pat|person|subj(ect)?|subjid|usubjid|mrn|pid|proband)\b")
 _SEX = re.compile("sex|gender|geschlecht|sexe|genre|sexo|genero|sesso")
-NEARLY_ALL = 0.98
-"""Share of groups within which what stays the same does not change."""
+NEARLY_ALL = 0.98  # least share of groups that hold one value where a column "never changes"
 
 
 def key_question(
@@ -49,8 +45,8 @@ def key_question(
 ) -> tuple[tuple[str, ...], Suspicion] | None:
     """Which of some columns may be the key of patients, the likeliest first, as one question.
 
-    The likeliest one is that of a column within whose values a sex never changes, then by its name,
-    then that within whose values most columns agree, and at last the one of fewest values.
+    First come columns within whose values sex never changes. Then decide, one after the other: the
+    column's name, how many others agree within its values, and fewer values.
 
     Args:
         source: What the table was read from.
@@ -74,35 +70,36 @@ def key_question(
         if not LEAST_REPEATED <= sizes.mean() <= MOST_REPEATED:
             continue
         agreeing = [v for v, values in study.items() if v != name and _agrees(values, groups)]
-        if agreeing and not any(_follows(groups, each) for each in codes):
-            stays = tuple(v for v in agreeing if _never_changes(study[v], groups))
-            candidates.append(_Candidate(name, tuple(agreeing), stays, len(sizes)))
+        if agreeing and not any(_determines(each, groups) for each in codes):
+            constant = tuple(v for v in agreeing if _never_changes(study[v], groups))
+            candidates.append(_Candidate(name, tuple(agreeing), constant, len(sizes)))
     names = {each.name for each in candidates}
-    candidates = sorted((each.among(names) for each in candidates), key=lambda each: each.rank)
+    candidates = sorted((each.without(names) for each in candidates), key=lambda each: each.rank)
     return (tuple(each.name for each in candidates), _asked(candidates)) if candidates else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A column that may be the key, and the columns that agree, or never change, within values."""
+    """A column that may be the key; those that agree, or are constant, in rows of one value."""
 
     name: str
     agreeing: tuple[str, ...]
-    stays: tuple[str, ...]
+    constant: tuple[str, ...]
     values: int
 
-    def among(self, names: AbstractSet[str]) -> "_Candidate":
-        """The same without what other candidates say of it."""
-        agreeing = tuple(each for each in self.agreeing if each not in names)
-        stays = tuple(each for each in self.stays if each not in names)
-        return _Candidate(self.name, agreeing, stays, self.values)
+    def without(self, names: AbstractSet[str]) -> "_Candidate":
+        """The same, but with no column of these names as evidence."""
+        agreeing, constant = (
+            tuple(v for v in each if v not in names) for each in (self.agreeing, self.constant)
+        )
+        return _Candidate(self.name, agreeing, constant, self.values)
 
     @property
     def rank(self) -> tuple[object, ...]:
         """Smaller for a likelier key."""
         words = words_of(self.name)
         by_name = bool(_OF_VISITS.search(words)) - bool(_OF_PERSONS.search(words))
-        sex = any(_SEX.fullmatch(words_of(each)) for each in self.stays)
+        sex = any(_SEX.fullmatch(words_of(each)) for each in self.constant)
         return not sex, by_name, -len(self.agreeing), self.values, self.name
 
 
@@ -110,11 +107,12 @@ def _asked(candidates: Sequence[_Candidate]) -> Suspicion:
     best, *others = candidates
     if others:
         named = " and ".join(f"'{each.name}'" for each in candidates)
-        stays = f"each of its values has one {first_of(best.stays, FEW_SHOWN)}, and "
+        also = f"each of its values has one {first_of(best.constant, FEW_SHOWN)}, and "
         said = (
             f"Values of {named} repeat, and rows with the same one resemble each other: does one "
             f"of them say whose visit a row is? '{best.name}' fits best: "
-            f"{stays * bool(best.stays)}its rows agree in {counted(len(best.agreeing), 'column')}."
+            f"{also if best.constant else ''}its rows agree in "
+            f"{counted(len(best.agreeing), 'column')}."
         )
     else:
         said = (
@@ -147,8 +145,8 @@ def _is_code(name: str) -> bool:
     return _CODES.search(name.lower()) is not None
 
 
-def _follows(groups: IndexArray, code: IndexArray) -> bool:
-    """Whether rows of one code are of one group, for codes that repeat."""
+def _determines(code: IndexArray, groups: IndexArray) -> bool:
+    """Whether all rows of a code are of one group, and codes repeat."""
     pairs = np.unique(np.column_stack([code, groups]), axis=0)
     return len(pairs) == len(np.unique(code)) < len(code)
 
@@ -173,9 +171,8 @@ def _groups(source: TableSource, columns: Sequence[str]) -> Mapping[str, IndexAr
         texts = [*seen][1:]
         parsed = [parse_number(text) for text in texts]
         numbers = [number for number in parsed if number is not None]
-        if not all(map(float.is_integer, numbers)):
-            continue
-        if sum(any(map(str.isdigit, text)) for text in texts) < HAVE_DIGITS * len(texts):
+        with_digit = sum(any(map(str.isdigit, text)) for text in texts)
+        if with_digit < HAVE_DIGITS * len(texts) or not all(map(float.is_integer, numbers)):
             continue
         order = sorted(range(len(texts)), key=lambda at: texts[at])
         if len(numbers) == len(texts):
@@ -204,7 +201,7 @@ def _never_changes(values: FloatVector, groups: IndexArray) -> bool:
 def _agrees(values: FloatVector, groups: IndexArray) -> bool:
     """Whether rows of a group agree beyond chance, and more than those of the next group do.
 
-    What changes little by little with the values, as with an age or a date, agrees with both.
+    A column that drifts with the key, as a date may, also agrees with the next group.
     """
     there = ~np.isnan(values) & (groups >= 0)
     sums = np.bincount(groups[there], values[there])
@@ -214,8 +211,8 @@ def _agrees(values: FloatVector, groups: IndexArray) -> bool:
     if not pairs or not next_pairs:
         return False
     within = (sums**2 - squares).sum() / pairs
-    # half of the squared differences of two rows, of one group and of one and the next
+    # half the mean squared difference of two rows: of the same group, and of neighbours
     nearer = (counts * squares - sums**2).sum() / pairs
     farther = counts[1:] * squares[:-1] + counts[:-1] * squares[1:] - 2.0 * sums[1:] * sums[:-1]
-    more = min(within, farther.sum() / (2.0 * next_pairs) - nearer)
-    return bool(more > max(SERIAL, BEYOND_CHANCE / (pairs / 2.0) ** 0.5))
+    agreement = min(within, farther.sum() / (2.0 * next_pairs) - nearer)
+    return bool(agreement > max(SERIAL, BEYOND_CHANCE / (pairs / 2.0) ** 0.5))

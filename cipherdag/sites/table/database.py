@@ -81,7 +81,7 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A table of a database, or what a query gives; DatabaseAddressError for an odd address.
 
     Attributes:
-        path: The file that says so; relative names of files are relative to its folder.
+        path: The ``.toml`` file; relative names of files are relative to its folder.
         address: As SQLAlchemy writes it, such as "postgresql://user@host/database", without a
             password; or "duckdb:///file".
         credentials: The file that holds user and password; None if the database asks for none.
@@ -113,7 +113,7 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def database_file(self) -> Path:
-        """The file of a database that is one."""
+        """The file that holds the database, for a dialect of `IN_FILES`."""
         name = unquote(self.address.partition(":///")[2].partition("?")[0])
         return self.path.parent / name
 
@@ -128,8 +128,8 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Read the ``.toml`` file that names a database, and write the query of an OMOP study.
 
         With ``preview`` it is the query of `OmopTable.preview`. DatabaseAddressError where the file
-        cannot be read or is not valid, never quoted, since a password may stand there by mistake;
-        DatabaseDriverError where SQLAlchemy, which writes the query, is not installed.
+        cannot be read or is not valid; it never quotes the file, where a password may stand by
+        mistake. DatabaseDriverError where SQLAlchemy, which writes the query, is not installed.
         """
         try:
             with path.open("rb") as opened:

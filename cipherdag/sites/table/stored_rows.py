@@ -49,7 +49,7 @@ def _memory_bytes() -> int:
 
 
 class StoredRows:
-    """Blocks of rows of so many columns, one after the other, if need be in a file."""
+    """Collects blocks of rows, if need be in a file, and hands all of them over once."""
 
     def __init__(
         self, width: int, kind: np.dtype[Any], missing: float, folder: Path | None
@@ -77,15 +77,15 @@ class StoredRows:
             self._write(rows)
 
     def by_rows(self) -> NDArray[Any]:
-        """All rows, shape (rows, width), one row after the other in memory; taken once."""
+        """Hand over all rows, shape (rows, width), one row after the other in memory."""
         if self._file is None:
-            blocks = [np.empty((0, self._width), self._kind), *self._take()]
-            return blocks[1] if len(blocks) == 2 else np.concatenate(blocks)  # noqa: PLR2004
+            blocks = [*self._take()] or [self.block(0)]
+            return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         with self._file as file:
             return mapped(file, (self.rows, self._width), self._kind)
 
     def by_columns(self) -> NDArray[Any]:
-        """All rows, shape (rows, width), one column after the other in memory; taken once."""
+        """Hand over all rows, shape (rows, width), one column after the other in memory."""
         whole = empty_columns(self.rows, self._width, self._kind, self._folder)
         start = 0
         for block in self._take():
@@ -111,7 +111,7 @@ class StoredRows:
                 yield np.frombuffer(block, dtype=self._kind).reshape(-1, self._width)
 
     def _write(self, *blocks: NDArray[Any]) -> None:
-        with _room():
+        with _disk_errors():
             for block in blocks:
                 self._file.write(block.data)
 
@@ -135,8 +135,8 @@ def taken_rows(
 
 
 def mapped(file: Any, shape: tuple[int, int], kind: np.dtype[Any]) -> NDArray[Any]:
-    """The content of a file as an array, which keeps it; raises OutputError on a full disk."""
-    with _room():
+    """A file as an array, which stays when the file is closed; OutputError on a full disk."""
+    with _disk_errors():
         file.flush()
         size = shape[0] * shape[1] * kind.itemsize
         if hasattr(os, "posix_fallocate"):  # a hole that finds no room later ends the process
@@ -147,12 +147,12 @@ def mapped(file: Any, shape: tuple[int, int], kind: np.dtype[Any]) -> NDArray[An
 
 
 def _nameless(folder: Path | None) -> Any:
-    with _room():
+    with _disk_errors():
         return tempfile.TemporaryFile(dir=folder)
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

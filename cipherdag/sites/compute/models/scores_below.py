@@ -1,7 +1,7 @@
-"""Scores of rows below marks of numbers, and of squares, in the model of an effect's treatment.
+"""Score tests of the treatment's model of an effect: is a step, or a square, of a number missing?
 
-A step at a mark, or the square, is added to the model, and its score less what the site's
-coefficients explain is normal where the model is right, with slopes of each site or shared ones.
+A step is an indicator of the rows below a mark. A term's score is corrected for the coefficients
+that the site fitted, per site or shared. It then has mean 0 where the model is right.
 
 Source: Cox and Hinkley, Theoretical Statistics, 9.3 (score tests with nuisance parameters).
 """
@@ -11,17 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.estimation.effect_sums import (
-    MARKS,
-    TREATMENT,
-    EffectSums,
-)
+from cipherdag.questions.estimation.effect_sums import MARKS, TREATMENT, EffectSums
 from cipherdag.statistics.array_functions import Array, floats, functions_of, host, like
 from cipherdag.statistics.regression_fits import LEAST_REST
 from cipherdag.statistics.regression_models import coefficient_index
 
 FARTHEST_SQUARED = 3.0  # common units at which a number is clipped before it is squared
-FEWEST_ROWS = 10  # that a site has between two marks at least, or as many as its ``min_cell_size``
+FEWEST_ROWS = 10  # between two marks at a site; more if its ``min_cell_size`` is larger
 
 
 def scores_below(
@@ -33,47 +29,46 @@ def scores_below(
     square: FloatMatrix,
     min_cell_size: int,
 ) -> FloatVector:
-    """The scores and then their variances, shape (2 k,), of which `EffectSums.compared` has k.
+    """The scores, then their variances, each of shape `EffectSums.compared`, as one vector.
 
-    The model's ``design``, (n, d), categories of the treatment (``arm``), ``chance`` of every
-    category but the first, (n, arms - 1), and ``weights`` are of the rows; ``square`` is minus the
-    Hessian at the site, with its intercepts. Marks have zeros where an arm has fewer rows than
-    ``min_cell_size``, but some, between two of them.
+    Each row has a ``design``, (n, d), an ``arm`` (its category of the treatment), its ``chance`` of
+    every category but the first, (n, arms - 1), and a weight. ``square`` is minus the Hessian at
+    the site, with the site's intercepts. Terms that may not be disclosed have zeros.
     """
-    sums, model = np.zeros((2, *question.compared)), question.regression(TREATMENT)
+    tested, model = np.zeros((2, *question.compared)), question.regression(TREATMENT)
     levels = like(np.arange(1, question.arms), design)
     residual = floats(arm[:, None] == levels) - chance
     inverse = np.linalg.pinv(square, hermitian=True)
-    score = host((weights[:, None] * residual).T @ design).ravel()
+    fitted = host((weights[:, None] * residual).T @ design).ravel()
     numbers = [v for v in question.adjust if not question.categories[v]]
     least = max(min_cell_size, FEWEST_ROWS)
     for number, variable in enumerate(numbers):
         column = design[:, coefficient_index(variable, model, question.categories)]
         marks = [*_disclosable(column, arm, question.arms, least, min_cell_size)]
-        added = {mark: floats(column < MARKS[mark]) for mark in marks}
+        terms = {mark: floats(column < MARKS[mark]) for mark in marks}
         if marks:
-            reach = functions_of(column).clip(column, -FARTHEST_SQUARED, FARTHEST_SQUARED)
-            added[len(MARKS)] = reach * reach
-        for at, values in added.items():
-            for other in range(question.arms - 1):
-                strength = weights * values * chance[:, other]
-                across = strength[:, None] * (floats(levels == other + 1) - chance)
+            clipped = functions_of(column).clip(column, -FARTHEST_SQUARED, FARTHEST_SQUARED)
+            terms[len(MARKS)] = clipped * clipped
+        for position, term in terms.items():
+            for category in range(question.arms - 1):
+                weighted = weights * term * chance[:, category]
+                across = weighted[:, None] * (floats(levels == category + 1) - chance)
                 cross = host(across.T @ design).ravel()
-                seen = float((weights * values) @ residual[:, other]) - cross @ inverse @ score
-                varied = float((strength * values) @ (1.0 - chance[:, other]))
-                # what regression leaves of a square that it explains is rounding
-                spread = varied - cross @ inverse @ cross
-                spread = spread if spread > LEAST_REST * varied else 0.0
-                sums[:, other, number, at] = seen, spread
-    return sums.ravel()
+                plain = float((weights * term) @ residual[:, category])
+                information = float((weighted * term) @ (1.0 - chance[:, category]))
+                variance = information - cross @ inverse @ cross
+                # a term that the model explains leaves rounding errors
+                variance = variance if variance > LEAST_REST * information else 0.0
+                tested[:, category, number, position] = plain - cross @ inverse @ fitted, variance
+    return tested.ravel()
 
 
 def _disclosable(
     column: Array, arm: Array, arms: int, least: int, min_cell_size: int
 ) -> Iterator[int]:
-    """The marks below which, and between which, no arm has 1 to ``min_cell_size`` - 1 rows.
+    """The marks where no arm has 1 to ``min_cell_size`` - 1 rows, above or since the last mark.
 
-    Scores at two marks differ by what the rows between them say. So these are enough, too.
+    Scores at two marks differ by what the rows between them say, so those are counted as well.
     """
     last = -np.inf
     for number, mark in enumerate(MARKS):

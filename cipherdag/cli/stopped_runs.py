@@ -14,19 +14,17 @@ RESUME_COMMAND = "cipherdag run --resume"
 
 
 @contextmanager
-def keeping(out: Path | None) -> Iterator[Path]:
-    """The folder in which a new run keeps its rounds; once stopped, it says how to go on.
+def rounds_folder(out: Path | None) -> Iterator[Path]:
+    """The folder of a new run's rounds: ``out``, or a temporary one that only this user may enter.
 
-    Rounds of a run that was stopped, or whose folder could not be written, stay; those of a run
-    that failed go, since it would fail again.
-
-    Without ``out`` it is a temporary one, which only this user may enter.
+    Where the run is stopped, or cannot write its result, they stay and the user reads how to resume
+    it. Where it fails, they go, since it would fail again.
     """
     folder = out or Path(tempfile.mkdtemp(prefix="cipherdag-run-"))
     try:
         yield folder
     except (KeyboardInterrupt, OutputError):
-        if not _say_how(folder, RESUME_COMMAND):
+        if not _say_how_to_resume(folder, RESUME_COMMAND):
             forget(folder, whole=out is None)
         raise
     except CipherdagError:
@@ -37,22 +35,22 @@ def keeping(out: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def keeping_on(
+def saying_how_to_resume(
     folder: Path, *, command: str = RESUME_COMMAND, parts: Sequence[str] = ("",)
 ) -> Iterator[None]:
-    """While a run that was stopped goes on: once stopped again, it says how to go on.
+    """Tell the user how to resume what is stopped within; its rounds in ``folder`` stay.
 
-    ``parts`` are the folders of its runs in there, in their order, where it has several.
+    ``parts`` name the folders of its runs within ``folder``, in their order, if it has several.
     """
     try:
         yield
     except KeyboardInterrupt:
-        _say_how(folder, command, parts)
+        _say_how_to_resume(folder, command, parts)
         raise
 
 
 def forget(folder: Path, *, whole: bool) -> None:
-    """Take away what a folder keeps of a run, or all of it; and itself if nothing else is in it."""
+    """Remove a run's rounds from a folder, or all it holds, and the folder if then empty."""
     from cipherdag.results.folder import UNFINISHED
 
     shutil.rmtree(folder if whole else folder / UNFINISHED, ignore_errors=True)
@@ -60,7 +58,7 @@ def forget(folder: Path, *, whole: bool) -> None:
         folder.rmdir()
 
 
-def _say_how(folder: Path, command: str, parts: Sequence[str] = ("",)) -> bool:
+def _say_how_to_resume(folder: Path, command: str, parts: Sequence[str] = ("",)) -> bool:
     """Say where the rounds are kept; False where none had ended."""
     from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import REPORT_FILE
