@@ -155,7 +155,7 @@ class AlgorithmGroup(click.Group):
 
 
 def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> list[click.Option]:
-    """One option for every parameter of an algorithm that no preset fixes.
+    """One option for every parameter; of presets only for those that publications vary.
 
     With the values of a run, as TOML has them, these are the defaults, and there is no option for
     all parameters as published.
@@ -274,7 +274,7 @@ def _option(parameter: Parameter) -> click.Option:
         sentences.append("A result folder, or a CSV of edges.")
         kind = click.Path(exists=True, path_type=Path)
         settings = {"type": kind, "callback": lambda context, _option, path: _graph(context, path)}
-    elif parameter.kind is str:  # said again it adds to a list: the last alone would drop columns
+    elif parameter.kind is str:  # repeated, it is a list: the last alone would drop columns
         given = (parameter.default,) if parameter.default else ()
         settings = {"multiple": True, "default": given, "show_default": bool(given)}
         settings["callback"] = lambda _context, _option, said: ",".join(said)
@@ -320,7 +320,7 @@ def learnt_in(folder: Path) -> LearntGraph:
 
 
 def effect_parameters(folder: Path, treatment: str, outcome: str) -> dict[str, Any]:
-    """Those of an effect by what a result folder says: over its sample of graphs if it has one."""
+    """Parameters of ``effect`` from a result folder: by its sample of graphs, else its graph."""
     from cipherdag.algorithms.effect.sets import sampled_sets
 
     finding = learnt_in(folder)
@@ -331,7 +331,7 @@ def effect_parameters(folder: Path, treatment: str, outcome: str) -> dict[str, A
 
 
 def without_effect(finding: LearntGraph, treatment: str, outcome: str) -> str:
-    """What says that one is no cause of the other, of a graph or of those that fit; else empty."""
+    """A sentence if the graph has no effect of this pair, or few that fit have one; else empty."""
     from cipherdag.algorithms.effect.sets import LEAST_CAUSED
     from cipherdag.findings.effect import NO_EFFECT
 
@@ -376,7 +376,7 @@ def other_sets(answer: Answer) -> list[str]:
 
 @contextmanager
 def naming_other_sets(algorithm: str, parameters: Mapping[str, Any]) -> Iterator[None]:
-    """Let the error of an effect that no rows tell name the other sets that its graph has."""
+    """Add other sets that suffice by the graph to the remedy of an effect's DataError."""
     try:
         yield
     except DataError as error:

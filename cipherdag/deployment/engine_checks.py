@@ -135,7 +135,7 @@ def recorder(
     record_start: Callable[[str], object],
     announce: Callable[[str], object] = lambda _: None,
 ) -> Callable[[Started | Notice], None]:
-    """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``.
+    """What writes an engine process's words into ledger, ``site.log`` and ``engine.json``.
 
     ``record_start`` writes a start into the ledger. ``announce`` gets each notice as a sentence,
     the same one at most once in `ANNOUNCED_S` seconds.

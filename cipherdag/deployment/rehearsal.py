@@ -4,7 +4,7 @@ The sum is one between three pretend sites in this process, by the real protocol
 against the site's policy, and its questions are answered from the site's table, before it joins.
 
 Leaks:
-    Nothing leaves the site; what is found is for its screen. No key or ledger of it is touched.
+    Nothing leaves the site. No ledger of it is touched; its identity only seeds random numbers.
 """
 
 from collections.abc import Callable, Generator
@@ -153,9 +153,9 @@ def _allowed(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> st
 
 
 def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
-    """Answer as if all sites were like this one, as long as questions are of new kinds.
+    """Answer as if all sites were like this one, until a question is of no new kind.
 
-    Questions that disclose bits are answered as if every bit were 0.
+    Opened bits count as 0. Other answers are encoded just to raise if one is out of bounds.
     """
     policy, data = site.policy(), table()
     schema, everyone = data.schema, tuple(range(len(plan.cohort)))

@@ -1,7 +1,7 @@
 """Streams of uniform words from a key, to mask answers with.
 
-AES-256 in counter mode (NIST SP 800-38A). A stream goes on from plane to plane; one whose key
-serves many questions starts each at a counter that nobody without the key can foresee.
+AES-256 in counter mode (NIST SP 800-38A). A stream goes on over planes, of one modulus each; one
+whose key serves many questions starts each at a counter that nobody without the key can foresee.
 
 Leaks:
     Nothing to whoever lacks the seed: the words look uniform.
@@ -36,7 +36,7 @@ class Keystream(Secret):
         self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()
 
     def restarted(self, counter: bytes) -> Keystream:
-        """This very stream, which goes on at another counter of 16 bytes; never twice at one."""
+        """This same stream, moved to a counter of 16 bytes, which the caller never uses again."""
         self._encryptor.reset_nonce(counter)
         return self
 
@@ -49,7 +49,7 @@ class Keystream(Secret):
         return uniform(self.words, count, modulus)
 
     def write(self, zeros: bytes, into: memoryview) -> None:
-        """Write the next bytes of the stream, as many as there are zeros."""
+        """Write the next bytes of the stream, which is what zeros encrypt to: as many as these."""
         self._encryptor.update_into(zeros, into)
 
 

@@ -151,7 +151,7 @@ def by_block(blocks: Sequence[IndexArray], values: NDArray[Any]) -> list[NDArray
 def by_owner(
     counts: Sequence[Sequence[int]], blocks: Sequence[FloatVector]
 ) -> list[list[FloatVector]]:
-    """Split blocks joined by size among their owners; ``counts`` by owner, then by size."""
+    """Cut blocks, one for each size, into what each owner has: ``counts[owner][size]`` values."""
     pieces = [
         iter(np.split(block, np.cumsum([sizes[size] for sizes in counts if size < len(sizes)])))
         for size, block in enumerate(blocks)

@@ -31,9 +31,9 @@ MOVES, MOVES_EACH = 8_000, 400
 """A chain takes `MOVES_EACH` moves per variable, at most `MOVES`; its first half is burn-in."""
 SWAPS = 3
 """Fewest swaps of neighbours that are tried for every two moves; a step tries about p / 2."""
-CANDIDATES = 10
-MOST_CANDIDATES = 12
-MOST_SAMPLED = 100
+CANDIDATES = 10  # candidate parents of a variable; more if a best graph has more neighbours
+MOST_CANDIDATES = 12  # since a table has 2**K entries for K candidates
+MOST_SAMPLED = 100  # most variables for which graphs are drawn
 SPARE_ROWS = 5
 """Rows, less one for each site, that a matrix needs beyond its variables to be drawn again."""
 RIDGE = 1e-9
@@ -60,8 +60,8 @@ def draw_graphs(
 ) -> Graphs:
     """Draw graphs that the matrix leaves open, shape (`REPLICATES` * `GRAPHS`, p, p).
 
-    Correlations are those within sites, shape (p, p), of all their rows less one for each. Every
-    graph obeys the background knowledge.
+    Correlations, shape (p, p), are of rows less their site's means; ``rows`` is the number of these
+    less one per site. Every graph obeys the background knowledge.
     """
     matrices = wishart_correlations(correlations, rows, REPLICATES, rng)
     best_dags = [_best_graph(matrix, rows, constraints, rng) for matrix in matrices]
@@ -198,22 +198,22 @@ class _Chains:
     """Orders of the variables, one for each replicate, that move by Metropolis' rule.
 
     The weight of an order is the sum over all graphs whose edges go along it. Arrays are indexed
-    flat, which halves the time; ``_first`` is where each replicate begins.
+    flat, which halves the time; ``_first`` is where each replicate begins, ``_starts`` each table.
     """
 
     def __init__(self, tables: _Tables, orders: IndexArray, rng: np.random.Generator) -> None:
         n, p = orders.shape
         self._tables, self._rng, self._index = tables, rng, np.arange(p)
         self._orders, self._first = orders, np.arange(n)[:, None] * p
-        self._sets = (self._first + self._index) << tables.candidates.shape[2]
+        self._starts = (self._first + self._index) << tables.candidates.shape[2]
         self._by_candidate = np.ascontiguousarray(tables.bits.transpose(0, 2, 1))
         self._positions = np.argsort(orders, axis=1)
         before = self._positions[:, None, :] < self._positions[:, :, None]
         self.masks: Masks = np.where(before, tables.bits, 0).sum(axis=2)
-        self._scores = self._sums_of(self._sets, self.masks)
+        self._scores = self._sums_of(self._starts, self.masks)
 
-    def _sums_of(self, sets: IndexArray, masks: Masks) -> FloatVector:
-        values: FloatVector = self._tables.sums.take(sets | masks)
+    def _sums_of(self, starts: IndexArray, masks: Masks) -> FloatVector:
+        values: FloatVector = self._tables.sums.take(starts | masks)
         return values
 
     def _accepted(self, gain: FloatVector) -> BoolMatrix:
@@ -228,8 +228,8 @@ class _Chains:
         masks, scores = self.masks.reshape(-1), self._scores.reshape(-1)
         more = masks[at_u] | bits.take(at_u * p + v)
         less = masks[at_v] & ~bits.take(at_v * p + u)
-        after_u = self._sums_of(self._sets.take(at_u), more)
-        after_v = self._sums_of(self._sets.take(at_v), less)
+        after_u = self._sums_of(self._starts.take(at_u), more)
+        after_v = self._sums_of(self._starts.take(at_v), less)
         yes = self._accepted(after_u + after_v - scores[at_u] - scores[at_v])
         at_u, at_v = at_u[yes], at_v[yes]
         masks[at_u], masks[at_v] = more[yes], less[yes]
@@ -251,7 +251,7 @@ class _Chains:
         masks = self.masks ^ np.where(passed, self._by_candidate.reshape(n * p, p)[at], 0)
         toggled = np.where(passed, self._tables.bits.reshape(n * p, p)[at], 0).sum(axis=1)
         masks.reshape(-1)[at] ^= toggled
-        scores = self._sums_of(self._sets, masks)
+        scores = self._sums_of(self._starts, masks)
         yes = self._accepted(scores.sum(axis=1) - self._scores.sum(axis=1))
         positions = (self._positions + won - lost)[yes]
         positions[np.arange(len(positions)), x[yes, 0]] = target[yes, 0]

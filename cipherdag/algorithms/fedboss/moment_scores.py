@@ -1,4 +1,4 @@
-"""Gaussian BIC of families from moments of all rows; no round once they are open.
+"""Gaussian BIC of families from moments of all rows; with these no more is asked of sites.
 
 A correlation matrix swept on k of p variables holds the regressions of all others on these k, and
 the residual covariances. A `Regression` keeps of it the rows of its variable and of the k, and the
@@ -45,7 +45,7 @@ class Fit:
 
 
 class MomentScores:
-    """Scores -(n / 2) ln s2(v | parents) - c |parents|, in 2**-16 nats.
+    """`FamilyScores` -(n / 2) ln s2(v | parents) - c |parents|, in 2**-16 nats: "the grid".
 
     The cost c of a parent is penalty (ln n / 2) + per_parent, and s2 the share of the variance that
     parents leave. A variable that does not vary, whose correlations are NaN, has s2 = 1 and
@@ -81,7 +81,7 @@ class MomentScores:
         self._cost = 0.5 * penalty * log_rows + per_parent
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
-        # shares of residual variance: least that a new parent explains, most that a lost one adds
+        # shares of residual variance: the least that adds a parent, the most that removes one
         least, half_rows = math.ldexp(self.least, -BITS), max(self._half_rows, 0.5)
         self._gaining = 1.0 - exponential_of(-(self._cost + least) / half_rows)
         self._losing = exponential_of((self._cost - least) / half_rows) - 1.0
@@ -186,7 +186,7 @@ class MomentScores:
         yield from ()
 
     def near_order(self, required: Sequence[int]) -> list[int]:
-        """An order: next is the variable with least variance given those before, required first."""
+        """An order: next, if its required parents are in it, the one with least variance left."""
         left, before = self.correlations, 0
         order: list[int] = []
         while len(order) < self.n_variables:

@@ -57,13 +57,13 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import EdgeVerdicts
 
-EXACT = {
+EXACT = {  # parameters of both publications
     "evidence": "vote",
     "reveal": "sums",
     "grid_bits": MAX_GRID_BITS,
     "kernel_rows": MOST_KERNEL_ROWS,
 }
-VARIED = frozenset({"vote_share", "test", "max_rows"})
+VARIED = frozenset({"vote_share", "test", "max_rows"})  # parameters that they vary or leave out
 Sepset = Literal["max", "mean", "vote", "search"]  # how a separating set is chosen
 SEPARATORS: Mapping[str, tuple[Disclosure, ...]] = {
     "max": (*BestScoreExceeds.discloses, *BestIndexPrecedes.discloses),

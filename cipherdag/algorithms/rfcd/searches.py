@@ -1,9 +1,9 @@
 """How RFcd goes from the empty graph to the best one it finds.
 
-What is minimised: ``graph``, the paper's objective, is the largest regret of a graph over sites
-(Eq. 2), a secure search in which only the best candidates are resolved. ``nodewise`` sums each
-family's largest regret over sites (PERI), ``sum`` the regrets of all sites; both are sums over
-families, which the coordinator keeps and asks for once.
+A regret is a score at a site, which is a cost, less that of the site's best graph. Minimised are:
+``graph``, the paper's objective, the largest regret of a graph over sites (Eq. 2), by a secure
+search that resolves the best alone. ``nodewise`` sums each family's largest regret over
+sites (PERI), ``sum`` the regrets of all sites; the coordinator asks once for each family's value.
 
 `algorithm_1` is the paper's: it goes over DAGs and only adds edges. `best_first` goes over Markov
 equivalence classes and also deletes and reverses edges, so that it can undo an early edge that
@@ -61,10 +61,10 @@ class Objective(Protocol):
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
     ) -> Asking[list[Valued]]:
-        """The ``keep`` best of candidate graphs with a mark each, best first.
+        """The ``keep`` best of candidate graphs, best first; ``graphs`` gives each a mark.
 
-        Those of the same mark have the same objective. A search starts ``near`` a guess at that of
-        the best graphs; one larger than ``worst`` is of no interest, if there is such a limit.
+        Graphs of the same mark have the same objective. ``near`` is a guess at the best objective,
+        where a search starts; graphs above ``worst`` are left out, unless it is None.
         """
         ...
 
@@ -223,12 +223,12 @@ class Search:
 
     def best_first(self, start: Valued) -> Asking[Valued]:
         """Expand the best kept class to all its neighbours, until every kept class is expanded."""
-        best, left = [start], set[Dag]()
+        best, expanded = [start], set[Dag]()
         asked = {pattern_of(start.dag)}
-        while dag := next((graph.dag for graph in best if graph.dag not in left), None):
-            left.add(dag)
+        while dag := next((graph.dag for graph in best if graph.dag not in expanded), None):
+            expanded.add(dag)
             around = [item for phase in PHASES for item in neighbouring(dag, phase).items()]
-            new: dict[Dag, Hashable] = {near: mark for mark, near in around if mark not in asked}
+            new: dict[Dag, Hashable] = {other: mark for mark, other in around if mark not in asked}
             asked.update(mark for mark, _ in around)
             if new:
                 best = yield from self._best_of(best, new)

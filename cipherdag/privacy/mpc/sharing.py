@@ -8,18 +8,18 @@ The first part follows from a seed that goes to the first holder, the second fro
 to the dealer and its twin, and the rest goes to the second holder. So the holders' parts add up to
 the sum of the sites' vectors less the dealt parts.
 
-The dealer deals from one seed and the sites' seeds. With t the sum of the dealt parts and F the
-forms without their constants, it knows F(t). The holders draw shares of a uniform v for every
-comparison, and open F(x) + constant - 1 + r with
+A test is true where one of its comparisons is: where a quadratic form F(x) + constant of the sums
+x is positive (`predicates`). The dealer knows the sum t of the dealt parts, so also F(t). For every
+comparison holders draw shares of a uniform v, and open F(x) + constant - 1 + r with
 
     r = v - F(t)
 
 (see `holding`). So comparisons have independent masks, even where they share words, and nobody
-needs shares of the products of dealt parts. With keys of `payloads`, for r's lower bits and turned
-by its highest bit, holders find shares of the test's step where the form is positive, else of 0.
-What a holder draws (roots, v, shares of t, steps and labels) follows from its seed; the dealer
-corrects only the first one's shares of t. A twin that has the same seeds deals the same, bit by
-bit: it sends both holders a digest.
+needs shares of the products of dealt parts. The dealt keys of r (`payloads`) turn what was opened
+into shares of the test's step where the form is positive, else of 0. A test's label grows by these
+steps. All that a holder draws follows from its seed, which the dealer knows; so the dealer sends
+keys, a correction of the first holder's shares of t, and hashes of the labels. A twin that has the
+same seeds deals the same, bit by bit: it sends both holders a digest.
 
 Leaks:
     Any two of a vector's parts say nothing; all three add up to it. The commitment says nothing of
@@ -104,7 +104,7 @@ _ONE = np.uint64(1)
 
 
 class HolderDraws(Secret):
-    """A holder's draws from its seed; steps of the first holder are odd, of the second even.
+    """A holder's draws from its seed; steps add up to odd ones, so labels of a test differ.
 
     Attributes:
         roots: Root seeds of its keys, shape (comparisons, 2).

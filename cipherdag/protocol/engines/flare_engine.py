@@ -115,7 +115,7 @@ def ask(folder: Path, operation: str, message: bytes) -> bytes:
 DELIVER, CONNECTED = "deliver", "connected"
 PAUSE_S = 0.1
 START_S = 15.0
-REASONS = {"unreachable": "unreachable", "timeout": "timeout", "busy": "timeout"}
+REASONS = {"unreachable": "unreachable", "timeout": "timeout", "busy": "timeout"}  # else failed
 
 
 class Delivery(Body, frozen=True):
@@ -144,8 +144,8 @@ class ConnectedSites(Body, frozen=True):
 class FlareEngine:
     """Carries messages to the sites that are connected to the coordinator's server.
 
-    It and the sites, all that may be called, have ``start_s`` seconds to come up, else it is a
-    SiteUnreachableError; CohortError where there is no site, or one appears twice.
+    The server and the ``sites`` have ``start_s`` seconds to come up; then those that are there are
+    enough, and none is a SiteUnreachableError. CohortError for no site, or one named twice.
     """
 
     def __init__(self, folder: Path, *, sites: Sequence[str], start_s: float = 15.0) -> None:
@@ -177,7 +177,7 @@ class FlareEngine:
         try:
             done = decode(ask(self._folder, DELIVER, encode(asked)), Delivered)
         except SiteNotReadyError:
-            connected_sites(self._folder)  # names the cause if it is not the site
+            connected_sites(self._folder)  # raises if it is the server that is down
             return SiteFailure("unreachable")
         if done.outcome == "reply":
             return done.reply
@@ -198,7 +198,7 @@ class FlareEngine:
 
 
 def connected_sites(folder: Path, *, wait_s: float = START_S) -> frozenset[str]:
-    """Sites connected to a folder's server, up within ``wait_s``; or a SiteUnreachableError."""
+    """Sites connected now; SiteUnreachableError if the server is not up within ``wait_s``."""
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -68,9 +68,9 @@ def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
 
 
 def check_steps(plan: Plan) -> None:
-    """Refuse (PolicyRefusedError) a plan that opens bits at levels of its choice.
+    """Refuse (PolicyRefusedError) a plan that opens bits at a level other than the few allowed.
 
-    Of runs at such levels, a dozen would tell a p-value to three digits.
+    A dozen runs, each at a level of its choice, would tell a p-value to three digits by halving.
     """
     used = parameters_used(plan)
     if opened_of_tests(plan) == "sums" or used.get("reveal") == "sums":

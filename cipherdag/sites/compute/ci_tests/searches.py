@@ -20,7 +20,7 @@ Arrays: TypeAlias = tuple[IndexArray, ...]
 
 FIRST_WAVE = 4  # conditioning sets of every pair that are tested first
 WAVE_GROWTH = 8  # factor by which the number of sets grows from wave to wave
-BATCH = 200_000  # tests of a batch
+BATCH = 200_000  # tests that are done at a time
 SPECULATION = 20_000  # most tests of one variable that are done before they are needed
 PART = 512  # sets of one pair that are tested at a time
 
@@ -60,7 +60,7 @@ def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float
 
 
 def _directions(skeleton: BoolMatrix, layer: int) -> list[tuple[int, int]]:
-    """Lists ordered pairs (x, y) whose conditioning sets come from the neighbours of x."""
+    """Lists pairs (x, y) to test given neighbours of x: in both orders, in layer 0 in one."""
     degree = skeleton.sum(axis=1)
     x, y = np.nonzero(skeleton)
     wanted = (degree[x] > layer) if layer else (x < y)
@@ -189,7 +189,7 @@ def grid_scores(evidence: CITestResult, search: SeparatorSearch) -> IndexArray:
     """Rounds scores to the public grid, shape (B,): 0 unless independent, which NaN never is."""
     measure = evidence.p_value
     if search.measure == "correlation":
-        correlated = np.isnan(evidence.dof)
+        correlated = np.isnan(evidence.dof)  # Fisher's z
         measure = np.where(correlated, 1.0 - np.abs(evidence.dependence), measure)
     scores = np.zeros(len(measure), dtype=np.int64)
     independent = evidence.p_value > search.test.alpha

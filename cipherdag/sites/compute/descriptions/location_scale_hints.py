@@ -1,4 +1,4 @@
-"""Coarse hints of location and scale of a site's numbers, and their exact moments."""
+"""Coarse hints of the origin and unit to sum a site's numbers in, and their exact moments."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 LOCATION_STEP = 2
 """A location is rounded to 2**-2 of the power of two next to the standard deviation."""
 FAR_STEP = 8
-"""Values that few rows dominate widen a spread to a multiple of 8 at most, and by 8 at most."""
-MOST = 0.5
+"""Where few rows dominate, an exponent rises to a multiple of 8, at most 8 over the winsorised."""
+MOST = 0.5  # of a sum of squares
 FAR_OFF = 10.0
 """How many times as far from the median as all others a value lies that may be a typing error."""
 
-Hints = tuple[float, tuple[float, float], tuple[float, float]]
+Hints = tuple[float, tuple[float, float], tuple[float, float]]  # location, (spread, 1), (size, 1)
 NO_HINTS: Hints = (0.0, (0.0, 0.0), (0.0, 0.0))
 BLOCK_VALUES = 2**17
 """Values of several columns that are looked at together, if they have as many rows."""
 
 
 def column_hints(columns: Iterable[FloatVector], min_cell_size: int) -> FloatMatrix:
-    """`hints_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
+    """`hints_of` of every column, none of which has a NaN: `Hints` as rows, shape (5, columns)."""
     hints: list[Hints] = []
     for block in column_blocks(columns):
         hints += hints_of(np.stack(block), min_cell_size)
@@ -51,10 +51,10 @@ def column_blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]
 
 
 def hints_of(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
-    """Hints of location, scale and, where nothing varies, size; the latter two with 1, or 0.
+    """Hints of location and spread of columns, shape (k, n); of size where nothing varies.
 
-    Columns have shape (k, n). Spread and size are whole powers of two. All are 0 without values,
-    where all of them are 0, and of fewer than ``min_cell_size``.
+    Spread and size are binary exponents, followed by 1; both are 0 for the one that is not given.
+    All are 0 where all values are 0, or there are fewer than ``min_cell_size``.
     """
     if columns.shape[1] < max(min_cell_size, 1):
         return [NO_HINTS] * len(columns)
@@ -70,7 +70,7 @@ def hints_of(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
 def _hints(
     largest: float, mean: float, spread: float | None, width: float | None, clipped: bool
 ) -> Hints:
-    """The hints of one column; logarithms of its deviation and of what is drawn in of it."""
+    """The hints of one column from log deviations: ``spread``, and ``width`` once winsorised."""
     if largest == 0.0:
         return NO_HINTS
     exponent, size = _exponent(spread, width, clipped=clipped), round(math.log2(largest))
@@ -97,7 +97,7 @@ def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
 def far_off(values: FloatVector, min_cell_size: int) -> bool:
     """Whether fewer than ``min_cell_size`` numbers lie `FAR_OFF` times as far off as all others.
 
-    That is from the median, and the others do not all lie nearer to it than most do.
+    Distances are from the median, those of 0 left out; half of them lie before the gap.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.abs(values - np.median(values)) if len(values) else values
