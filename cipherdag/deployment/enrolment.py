@@ -194,7 +194,7 @@ def _public_keys(site: SiteFolder, settings: SiteSettings) -> bytes:
 
 
 def _install(site: SiteFolder, chain: bytes, study: Study, approval: Path) -> None:
-    """Keep a certificate for this site's key, unless the one in use is valid now and for as long.
+    """Install the certificate, unless the one in use is valid now and lasts at least as long.
 
     One that is not valid yet is replaced, as the coordinator's clock was fast when it was issued.
     """

@@ -151,7 +151,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
         return None if saved is None else GraphSample.from_saved(self.graph.nodes, **saved)
 
     def with_sample(self, sample: GraphSample | None) -> Self:
-        """The same with other graphs that fit the data; itself without any."""
+        """This finding with a sample of graphs that fit the data; itself if there is none."""
         if sample is None:
             return self
         saved = {"n_graphs": len(sample), "text": sample.saved()}
@@ -182,7 +182,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
         return cast(Graph_co, confidences.consensus(self.graph, threshold))
 
     def with_replicates(self, counts: EdgeCounts | None) -> Self:
-        """The same with the edges' shares of replicates as their strength; itself without any."""
+        """This finding with shares of replicates as edges' strengths; itself if there are none."""
         if counts is None:
             return self
         details = counts.details(self.graph.nodes)

@@ -31,29 +31,29 @@ class CITestKind:
     computed: Mapping[ColumnTypes, str]
     # whether each of its discrete columns may have two categories only, which become 0 and 1
     two_categories: bool = False
-    scored: bool = False  # whether categories that are all numbers count as these numbers
+    scored: bool = False  # whether columns of categories that are numbers count as numbers
     offered: tuple[str, ...] = ()  # algorithms whose parameter ``test`` offers it
 
 
-_ALL = ("fedpc", "fedcmfs")
-_ANY = get_args(ColumnTypes)
+_ALGORITHMS = ("fedpc", "fedcmfs")
+_COLUMN_TYPES = get_args(ColumnTypes)
 _KINDS = (
-    CITestKind("auto", {"discrete": "g2", "continuous": "fisherz"}, offered=_ALL),
-    CITestKind("g2", {"discrete": "g2"}, offered=_ALL),
-    CITestKind("pearson", {"discrete": "pearson"}, offered=_ALL),
+    CITestKind("auto", {"discrete": "g2", "continuous": "fisherz"}, offered=_ALGORITHMS),
+    CITestKind("g2", {"discrete": "g2"}, offered=_ALGORITHMS),
+    CITestKind("pearson", {"discrete": "pearson"}, offered=_ALGORITHMS),
     CITestKind("pearson-or-fisherz", {"discrete": "pearson", "continuous": "fisherz"}),
     CITestKind(
         "pearson-by-type",
         {"discrete": "pearson", "continuous": "fisherz", "mixed": "fisherz"},
         scored=True,
     ),
-    CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALL),
+    CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALGORITHMS),
     # between the numbers of a table, whatever its other columns are
     CITestKind("numbers", {"continuous": "fisherz", "mixed": "fisherz"}),
     CITestKind(
         "by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}, scored=True
     ),
-    CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=_ALL),
+    CITestKind("regression", dict.fromkeys(_COLUMN_TYPES, "regression"), offered=_ALGORITHMS),
     CITestKind(
         "kci", {"continuous": "kci", "mixed": "kci"}, two_categories=True, offered=("fedpc",)
     ),
@@ -68,8 +68,8 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "auto"  # one of `CI_TESTS`
     # degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``
     dof: DegreesOfFreedom = "adjusted"
-    # below it a table test is unreliable and counts as dependent; of a regression the rows per
-    # coefficient
+    # a table test with fewer is unreliable and counts as dependent; for a regression these are the
+    # rows per coefficient
     min_rows_per_cell: float = 5.0
     # how a table test takes a variable of one value at a site: as ``independent`` of all others (p
     # = 1), or as ``untestable``, which it always is for the other tests
@@ -99,7 +99,7 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
     discrete column has two at most.
     """
     parts = []
-    for algorithm in ("fedcmfs",) if refused.scored else refused.offered or _ALL:
+    for algorithm in ("fedcmfs",) if refused.scored else refused.offered or _ALGORITHMS:
         names = [
             name
             for name in offered_tests(algorithm)

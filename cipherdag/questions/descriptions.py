@@ -1,9 +1,9 @@
 """Questions that describe columns one by one: sums, and counts up to public marks.
 
 Leaks:
-    Where some site restricts small counts, of its counts their totals are opened, in whole units.
-    Sums are of as many values as differ by whole steps from a number of rows that is opened anyway
-    (`sites.compute.descriptions.described`).
+    Where some site restricts small counts, only their totals over sites are opened, in whole units.
+    The number of values in its sums then differs by whole steps from a number of rows that is
+    opened anyway, and so tells no exact count (`sites.compute.descriptions.described`).
 """
 
 from typing import ClassVar
@@ -41,9 +41,9 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     The answer has the number of rows, then the sums of continuous columns and their sums of
     squares, in common units from common origins. Three comparisons per column say whether the site
     has a number beyond `LARGEST_DEVIATION` units (then it tells nothing of the column), winsorises
-    values that too few rows would dominate, and has few values far beyond all others. Last comes
-    the number of values of each column. A site that restricts small counts answers for rows and
-    values that it leaves out, or counts twice, some of, so that their number tells of no few.
+    values since a few rows would dominate the sums, and has a few values far beyond all others.
+    Last comes the number of values of each column. A site that restricts small counts leaves out
+    some rows and values, or counts some twice, so that no number of them shows a small count.
     """
 
     discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.ROWS, Quantity.VALUES, Quantity.SUMS))
@@ -76,10 +76,10 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     """Asks for the frequency of each category, and how many numbers lie up to each mark.
 
     The answer has, variable by variable, the counts of its categories, or of its numbers up to each
-    mark; and whether the site answers for each column. A site that restricts small counts answers
-    no sums of them, but `RoundedTotals`: of its rows, of the values of each column, and of these
-    counts, without the first of two categories. Were that one rounded, too, the values that a site
-    knows to be those of both would tell how.
+    mark; and whether the site answers for each column. A site that restricts small counts refuses
+    to, and answers `RoundedTotals` of them: of its rows, of the values of each column, and of these
+    counts. The first of two categories is left out there, and is taken as the rest of the values:
+    rounded, it would tell together with the other two numbers what rounding cut off.
     """
 
     discloses = (*of_any(Quantity.LEFT_OUT), *sums(Quantity.COUNTS))
@@ -129,7 +129,7 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         return widths
 
     def in_units(self) -> BoolVector:
-        """Which of the counts are rounded, shape (sum of widths,)."""
+        """Which counts are rounded, (sum of widths,): all but the first of two categories."""
         widths = self.widths()
         pairs = (np.array(self.categories) == 2) & (widths > 0)  # noqa: PLR2004
         asked = np.ones(widths.sum(), dtype=bool)
@@ -142,9 +142,9 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         return 1 + len(self.counted) + int(self.in_units().sum())
 
     def of_units(self, floors: IndexArray) -> tuple[int, IndexArray, list[IndexArray]]:
-        """Units of rows, of values of every column, shape (p,), and of its counts.
+        """The ``floors``, (n_counts,), as units of rows, of columns' values, and of their counts.
 
-        Of two categories the first has those that are left of the values.
+        The values have shape (p,); the first of two categories has what the second leaves of them.
         """
         asked, counted = self.in_units(), self.counted
         values, counts = (

@@ -39,7 +39,7 @@ PATIENTS_COUNTED = "patients"
 PARTS_COUNTED = "parts-of-patients"
 """What ledgers add where products of patients' parts are asked for."""
 KINDS_ALONE = "column-kinds"
-"""What ledgers call a question on kinds of columns that asks for no location of any number."""
+"""What ledgers call a question on kinds of columns that asks nothing of where numbers lie."""
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,8 +55,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     discloses: ClassVar[tuple[Disclosure, ...]]
     """All that a question of its kind may disclose; every kind has to say it."""
     resamplable: ClassVar[bool] = False  # whether it may be asked of rows that a site resampled
-    countable: ClassVar[bool] = False
-    """Whether the sites that contribute to each part can be counted."""
+    countable: ClassVar[bool] = False  # whether the sites contributing to a part can be counted
     opt_in: ClassVar[bool] = False  # whether a site answers it only if its policy names it
     indivisible: ClassVar[bool] = False  # whether no part is opened where some part is not
     opens_without_parts: ClassVar[bool] = False
@@ -64,7 +63,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_patient: ClassVar[bool] = False
     """Whether a site whose rows are visits of patients answers it, or what it wraps."""
     keeps_count: ClassVar[bool] = False
-    """Whether contributors that were counted once stay counted for the questions that follow."""
+    """Whether one count of contributors serves all questions with the same `counted_as`."""
 
     @property
     def label(self) -> str:
@@ -124,7 +123,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def unit(self) -> int:
-        """How many rows make a unit that counts are found in; 0 where they are in no unit."""
+        """Rows in a unit, if only whole units of counts' totals are opened; else 0."""
         return 0
 
     @property
@@ -179,6 +178,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return segments(self.encodings, answer)[-1] > 0
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
+        """Which values belong to the selected parts, shape (n_values,)."""
         return np.concatenate([parts[: encoding.length] for encoding in self.encodings])
 
     def suppress(self, answer: FloatVector, parts: BoolVector) -> FloatVector:

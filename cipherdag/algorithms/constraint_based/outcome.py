@@ -21,9 +21,9 @@ class Doubts:
     """What is looked for beside a search: columns that differ by site, and curves tests miss.
 
     Attributes:
-        differences: How clearly every variable differs in distribution between sites; those that
-            do also given their neighbours. Empty where sites were not compared.
-        curved: The edges whose columns follow a neighbour as no test's regression can.
+        differences: The tests of whether each variable is distributed differently at sites, and, if
+            so, still is given its neighbours. Empty where sites were not compared.
+        curved: The edges whose two columns follow a neighbour in a curve no test's regression has.
     """
 
     differences: tuple[SiteDifference, ...] = ()
@@ -76,7 +76,7 @@ class TestsOutcome:
     def of_source(
         self, source: CachedFederatedCITest, doubts: Doubts, constraints: Constraints
     ) -> Self:
-        """This outcome with the doubts, and what the source of tests says of them all."""
+        """This outcome with the doubts, and what the source counted and could not test."""
         kinds = source.kinds
         return replace(
             self,

@@ -65,40 +65,40 @@ _CHANGED: dict[Refutation, tuple[Quantity, ...]] = {
 class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     """Asks for sums of the estimating functions of a treatment effect.
 
-    Rows complete in treatment, outcome, ``adjust`` and ``complete_in`` count. The arms are the
-    treatment's categories. A row's design has 1, then per variable of the adjustment set a number
-    in the common unit, or an indicator of every category but 0; for ``linear``, whose one model
-    has the number 0, the treatment comes last, likewise. Models are logistic where the response
-    has two categories, multinomial for more (treatments alone), and linear otherwise; the outcome
-    has a model in every arm. An answer has the sums of its `Stage`, and whether the site
-    contributes, and has rows of each arm.
+    Only rows without a gap in treatment, outcome, ``adjust`` and ``complete_in`` count. The arms
+    are the treatment's categories, and the outcome has one model per arm. The predictors of a row
+    are 1 and the adjustment set: numbers in the common unit, and an indicator of every category
+    but 0. ``linear`` has one model instead, number 0, with the treatment likewise as the last
+    predictor. Models are logistic for two categories of the response, multinomial for more (of
+    treatments only), else linear. An answer holds the sums of its `Stage`, then indicators: whether
+    the site contributes, and whether it has rows of each arm.
 
     The mean of an arm is sum (m + w (y - m)) / sum d over rows, with m the fitted outcome and w 1
     over the propensity in the arm's rows and 0 elsewhere: ``aipw`` has both and d = 1, the
     g-formula ``regression`` w = 0 and d = 1, Hajek's ``ipw`` m = 0 and d = w. Propensities are
-    truncated to ``truncate`` from 0 and 1. ``standardise`` has no models: m is the mean of the arm
-    in the site's rows of the same stratum of the adjustment set, w how many times these are the
-    arm's, and d 1 where every arm has such rows, else all are 0.
+    truncated to ``truncate`` from 0 and 1. ``standardise`` has no models, but the strata of the
+    adjustment set at the site: m is the mean of the arm in the row's stratum, w in the arm's rows
+    the stratum's rows over those of the arm in it, and d = 1; all are 0 in strata without some arm.
 
-    With ``site_effect`` every model has intercepts of each site's own (fixed effects), which the
-    site profiles out of steps and derivatives and puts into fitted outcomes and propensities; their
-    positions in coefficients and derivatives are then empty. A site with 15 rows a coefficient, of
-    the rarest response, fits its model of an arm or of the treatment alone: its rows follow that
-    one in all stages but steps, which it adds to for the others. A site without rows of every arm
-    does not contribute.
+    With ``site_effect`` every model has intercepts per site (fixed effects). The site profiles them
+    out of steps and derivatives and adds them to fitted outcomes and propensities; their positions
+    in coefficients and derivatives stay empty. A site with 15 rows per coefficient, of the rarest
+    response, fits a model of an arm or of the treatment on its rows alone. That fit takes the place
+    of the shared one in all stages but `ModelSteps`, where the site still adds to the shared fit
+    for the other sites. A site that lacks rows of some arm does not contribute.
 
-    A site does not contribute where the table of all discrete variables named has a count below
-    its ``min_cell_size`` but 0; numbers of few values that repeat are discrete there. From the bins
-    of an arm it suppresses such counts, and the smallest of the others where these rows are too few
-    together, since the rows of an arm are opened.
+    A site does not contribute where the table of all discrete variables named, and of numbers with
+    few values that repeat, has a nonzero count below its ``min_cell_size``. In the bins of an arm
+    it suppresses such counts, and the smallest other one, too, where those are of too few rows
+    together: their number is the arm's, which is opened, less the other bins.
 
-    To refute an effect, a site changes its rows by numbers that follow from all of them and its
-    key, so that nobody else foretells how, and another run does it again. ``placebo`` permutes the
-    treatment; ``random-cause`` adds a column of standard normal numbers, which the question has
-    as one more than the study; ``subset`` leaves out one of `FOLDS` random folds. It then has rows
-    of an arm if every fold has. Where numbers are named, the rule on counts holds of the permuted
-    treatment and of every fold, and each arm in each fold has four rows per coefficient of the
-    largest model. Of categories alone what chance makes of their table says no more than the table.
+    To refute an effect, a site changes its rows by random numbers that follow from all its rows and
+    its key: nobody else can foretell the change, and another run repeats it. ``placebo`` permutes
+    the treatment; ``random-cause`` adds a last column of standard normal numbers, which the study
+    lacks; ``subset`` leaves out one of `FOLDS` random folds, and the site then has rows of an arm
+    only if every fold has. Where numbers are named, the rule on counts holds for the permuted
+    treatment and every fold, too, and each arm in each fold needs four rows per coefficient of the
+    largest model. Categories alone need no such rule: a random change of their table adds nothing.
 
     Leaks:
         No row's weight or propensity is opened. With discrete variables, the steps without

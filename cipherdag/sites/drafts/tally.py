@@ -155,7 +155,7 @@ def without_constant(column: Column, held: Sequence[Held]) -> Column:
 def without_lacked(
     column: Column, lacked: Mapping[str, Sequence[int]], called: Sequence[str]
 ) -> Column:
-    """The column of a draft, ignored where a table, counted from 1, lacks it; it says so."""
+    """The column, ignored if tables lack it: numbers from 1 in ``lacked``, files in ``called``."""
     if column.name not in lacked or column.kind == "ignore":
         return column
     files = [called[number - 1] for number in lacked[column.name]]

@@ -46,7 +46,7 @@ def sites_covered(plan: Plan, say: Language = ENGLISH) -> str:
     n_sites, measured = len(plan.cohort), plan.measured
     if measured.everywhere:
         return say("{n} of the {all} sites", n=plan.min_survivors, all=n_sites)
-    # at worst only the smallest group can do a test, and all that leave are of it
+    # at worst only the smallest group measured a test's columns, and all that leave are of it
     left = measured.smallest_group(range(n_sites)) - (n_sites - plan.min_survivors)
     return say("{n} sites", n=left)
 

@@ -81,8 +81,8 @@ class Policy:
         questions: Kinds of questions it answers, such as ``edge-votes``.
         protections: Protections it accepts.
         allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
-        min_sites: Smallest cohort under a protection, but where bits of tests alone are opened.
-        min_sites_bits: Smallest cohort there; two sites hold the shares of all sums together.
+        min_sites: Smallest cohort under a protection, unless only bits of tests are opened.
+        min_sites_bits: Smallest cohort if so; two sites hold the shares of all sums together.
         approve_cohorts: Whether a person approves a run with other sites than earlier runs, or with
             rows that changed (``manual``), or it passes where it differs by enough sites.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
@@ -137,8 +137,8 @@ class Policy:
     def __post_init__(self) -> None:
         for item in fields(self):
             if type(item.default) is int:
-                alone = self.allow_unprotected and item.name == "min_sites"
-                _whole_number(item.name, getattr(self, item.name), alone=alone)
+                may_be_one = self.allow_unprotected and item.name == "min_sites"
+                _whole_number(item.name, getattr(self, item.name), may_be_one=may_be_one)
 
     @classmethod
     def as_published(cls) -> Policy:
@@ -328,8 +328,8 @@ def _invalid(reason: str) -> SiteNotReadyError:
     )
 
 
-def _whole_number(key: str, value: Any, *, alone: bool = False) -> int:
-    smallest = 1 if alone else _SMALLEST.get(key, 0)
+def _whole_number(key: str, value: Any, *, may_be_one: bool = False) -> int:
+    smallest = 1 if may_be_one else _SMALLEST.get(key, 0)
     if type(value) is not int or not smallest <= value <= _LARGEST:
         raise _invalid(f"{key} is not a whole number from {smallest}")
     return value

@@ -96,14 +96,14 @@ class Rounds:
     read: Reading = ALONE
     state: State = State.READY
     _number: int = 0
-    _values: int = 0
-    _present: tuple[int, ...] = ()
+    _values: int = 0  # released so far
+    _present: tuple[int, ...] = ()  # positions of the sites in the last sum
     _answered: tuple[bytes, FloatVector] | None = field(default=None, repr=False)
     current: Round | None = None
-    _opened: set[bytes] = field(default_factory=set)
+    _opened: set[bytes] = field(default_factory=set)  # digests of questions
     _step: int = 0
     _question: Question | None = None
-    _sums: bytes = b""
+    _sums: bytes = b""  # the digest of all that was opened, step by step
     _previous: bytes = field(default=b"", repr=False)
 
     def round_of(self, request: RoundRequest) -> Round:
@@ -143,18 +143,18 @@ class Rounds:
         bound_to = question_digest(self.plan, self.keys.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         current = Round(ask, declared, content, question)
-        found = self._recall(current) if question.opens_bits else ()
-        unknown = question if current.recall is None else current.recall.rest
-        answer = None if unknown is None or found else self._answer(unknown)
+        unsent = self._recall(current) if question.opens_bits else ()
+        rest = question if current.recall is None else current.recall.rest
+        answer = None if rest is None or unsent else self._answer(rest)
         try:
             if current.recall is None:
                 share = self._protected(current, cast("FloatVector", answer))
             else:
-                share = self._contributed(current, cast("IndexArray | None", answer), found)
+                share = self._contributed(current, cast("IndexArray | None", answer), unsent)
         except BoundExceededError as error:
             raise self.respondent.explain() or error from None
         self._number = ask.number
-        self._values += 0 if found else declared.length
+        self._values += 0 if unsent else declared.length
         self.current = current
         self.state = State.MASKED if current.recall is None else State.SECURE
         return share
@@ -178,9 +178,9 @@ class Rounds:
         )
 
     def _recall(self, current: Round) -> tuple[bytes, ...]:
-        """Says what is known of a question's bits, and returns what the coordinator did not tell.
+        """Recall a question's bits; the lines the coordinator lacks, sent in place of an answer.
 
-        ForgedSumError where a line that it tells is not signed for these rows, or is another here.
+        ForgedSumError where a line that it sent is not signed for these rows, or is another here.
         """
         if self.keys.secure_tests is None:
             raise CohortError("secure tests need two sites")
@@ -189,9 +189,9 @@ class Rounds:
         return () if self.bits is None else self.bits.lacking(current, current.recall)
 
     def _contributed(
-        self, current: Round, words: IndexArray | None, found: tuple[bytes, ...]
+        self, current: Round, words: IndexArray | None, unsent: tuple[bytes, ...]
     ) -> Share:
-        """The words in sealed parts, or bits found before; the question counts as answered now."""
+        """The words in sealed parts, or the unsent lines; the question counts as answered now."""
         tests, recall, share = self.keys.secure_tests, current.recall, b""
         if tests is not None and recall is not None and recall.rest and words is not None:
             batch = self.read.batch(tests.context, current.ask, recall, self._sums)
@@ -200,7 +200,7 @@ class Rounds:
         self._present = sites = current.declared.sites
         groups = self._sites.groups(sites)
         self.sums.write(self.plan.session, *groups, unit=current.question.unit)
-        return Share(current.declared.digest, share, (), (), found)
+        return Share(current.declared.digest, share, (), (), unsent)
 
     def result(self, finish: Finish) -> bytes:
         """The digest of the result, empty before the end; ForgedSumError for a wrong last sum."""
@@ -216,16 +216,16 @@ class Rounds:
 
     def _asked(self, ask: Ask) -> tuple[Question, bytes]:
         """The question of the step that is asked for, derived here, and its digest."""
-        derived = self.state == State.READY and self._step > 0  # it was asked, and refused
-        next_verdicts = self.state == State.SECURE and ask.step > self._step
+        refused = self.state == State.READY and self._step > 0  # derived before, not answered
+        next_verdicts = self.state == State.SECURE and ask.step > self._step  # the round ended
         given_up = self.state in (State.MASKED, State.SECURE) and not next_verdicts
-        if ask.step != self._step + (not derived and not given_up):
+        if ask.step != self._step + (not refused and not given_up):
             raise ReplayError(f"step {ask.step} of the plan is not the next one")
-        if derived and ask.previous != self._previous:
+        if refused and ask.previous != self._previous:
             raise ReplayError("another sum came for this step of the plan")
         if given_up and ask.previous:
             raise ReplayError("a sum came for a round that was given up")
-        if not derived and not given_up:
+        if not refused and not given_up:
             self._advance(ask.previous)
         if self._question is None:
             raise ReplayError("the plan has ended: it asks nothing more")

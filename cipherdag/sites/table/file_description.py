@@ -205,7 +205,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return tuple(renamed.get(name, name) for name in header)
 
     def renamed_by(self, other: FileDescription) -> FileDescription | None:
-        """This, with names and factors that another has for its columns; None if it says more."""
+        """This, then the other's renaming and factors; None if the other says anything else."""
         if other != FileDescription(rename=other.rename, multiply=other.multiply):
             return None
         named = {*self.rename.values()}

@@ -56,7 +56,7 @@ _PATIENT = re.compile(
     r"getReferenceKey\('?Patient'?\)$|(^|\.)(patient|subject)(\.(reference|getReferenceKey\(\)))?$"
 )
 _OF_TYPE = re.compile(r"ofType\((\w+)\)(\.first\(\))?$")
-_ARGUMENTS = re.compile(r"\((?![\w']*\))[^()]*\)")
+_ARGUMENTS = re.compile(r"\((?![\w']*\))[^()]*\)")  # the innermost, but for a single word
 _ENDS = re.compile(r"(\.(first|last|single|toString|toInteger|toDecimal)\(\)|\[\d+\])+$")
 _SAID: dict[str, str] = {
     "date": DATES,
