@@ -279,7 +279,7 @@ def test_bits_about_two_columns_are_limited_over_all_runs(clinics):
     (pair, first), before = budget.spent.most_common(1)[0], budget.spent
     run(clinics, handlers)
     assert BitBudget(folder.policy(), folder.bits_path).spent == before
-    assert f"so far {first} at most, of '{pair[0]}' and '{pair[1]}'" in budget.sentence
+    assert f"so far {first} at most, of '{pair[0]}' and '{pair[1]}'" in budget.sentence()
     drawn = FedPC(alpha=0.05, bootstrap=2)
     run(clinics, handlers, drawn)
     after = BitBudget(folder.policy(), folder.bits_path).spent
