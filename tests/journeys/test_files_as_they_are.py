@@ -125,7 +125,7 @@ def test_marks_of_missing_numbers_are_missing_in_texts_of_the_draft(tmp_path):
     schema = infer_schema(tmp_path / "site.csv")
     columns = {each.name: each for each in schema.columns}
     assert columns["Druck"].missing == columns["Raucher"].missing == ("NA",)
-    assert columns["Raucher"].categories == ("ja", "nein")
+    assert columns["Raucher"].categories == ("nein", "ja")
     assert "as in columns of numbers" in columns["Raucher"].comment
     assert columns["Land"].categories == ("DE", "NA")
     assert load_table(tmp_path / "site.csv", schema).rows == 300
