@@ -193,7 +193,7 @@ def test_a_coordinator_plans_with_numbers_and_is_told_what_is_wrong(hospitals, m
     assert plan(told).min_survivors == 6
     assert plan({}).min_survivors == 4
     for lacking, algorithm, error, said in (
-        ({"aspen": [1]}, FEDPC, CohortError, "no site 'aspen'"),
+        ({"aspen": [1]}, FEDPC, CohortError, "'aspen', no site"),
         ({SITES[0]: [0]}, FEDPC, ParameterError, "from 1"),
         ({SITES[0]: [1]}, FEDPC, CohortError, "'hospital-0' measured"),
         (told, FedPC(evidence="pooled"), ParameterError, "pooled cannot"),
