@@ -45,7 +45,7 @@ BUDGETS = {
     "audit": 1718,
     "cli": 4813,
     "deployment": 1840,
-    "federation": 1829,
+    "federation": 1831,
     "findings": 4327,
     "graphs": 6240,
     "pages": 389,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5418,
     "questions": 5752,
     "results": 1506,
-    "sites": 26855,
+    "sites": 26853,
     "statistics": 1775,
     "the root": 965,
 }

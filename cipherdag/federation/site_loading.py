@@ -284,8 +284,10 @@ def _suspicions(tables: Mapping[str, SiteTable]) -> list[str]:
     where: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for site, table in tables.items():
         for column, each in table_suspicions(table):
-            many = f"{repeated_rows(table).rows:,} of {table.rows:,} rows repeat another. "
-            said = many * (each.kind == COPIES) + str(each)
+            said = str(each)
+            if each.kind == COPIES:
+                rows = repeated_rows(table).rows
+                said = f"{rows:,} of {table.rows:,} rows repeat another. {said}"
             where.setdefault((said, bool(column)), []).append((site, column))
     lines = []
     for (text, _), concerned in where.items():

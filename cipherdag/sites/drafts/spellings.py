@@ -93,11 +93,11 @@ def grouped(
     return [tuple(members) for _, members in groups]
 
 
-def reading_of(given: Iterable[Sequence[str]]) -> Reading | None:
-    """What reads all categories of every draft as one of two, such as true and false; or None."""
+def reading_of(given: Iterable[Sequence[str]], most: int = 2) -> Reading | None:
+    """What reads every category, of a draft at ``most`` so many, as true or false, or by sex."""
     listed = [*given]
     for reads in (truth_value, is_female):
-        if all(len(each) <= 2 and None not in map(reads, each) for each in listed):  # noqa: PLR2004
+        if all(len(each) <= most and None not in map(reads, each) for each in listed):
             return reads
     return None
 

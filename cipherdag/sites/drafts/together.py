@@ -26,7 +26,7 @@ from cipherdag.sites.drafts.tally import Numbers, Values, without_lacked
 from cipherdag.sites.drafts.withholding import WITHHELD, shareable, withheld
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
-from cipherdag.sites.table.names import is_female, is_plain_number, truth_value
+from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 
@@ -94,10 +94,8 @@ def draft_files(
 
 def _spelt_twice(column: Column) -> bool:
     """Whether two categories are one, spelt differently: "F" and "f", or "yes" and "True"."""
-    reads = next(
-        (r for r in (truth_value, is_female) if None not in map(r, column.categories)), None
-    )
-    groups = grouped(column.categories, {}, reads=reads)
+    categories = column.categories
+    groups = grouped(categories, {}, reads=reading_of([categories], most=len(categories)))
     return any(len(group) > 1 for group in groups)
 
 
