@@ -46,19 +46,24 @@ def repeated_rows(table: SiteTable) -> RepeatedRows:
         return RepeatedRows(rows, copied=True)
     if not FEWEST_COPIES <= rows <= table.rows // 2:
         return RepeatedRows(rows, copied=False)
-    pairs = _pairs(whole)
-    copied = _by_chance(whole, marks) <= MOST_BY_CHANCE * pairs
+    pairs, every = _pairs(whole), table.rows * (table.rows - 1) / 2.0
+    agreeing = np.array([_pairs(each) / every for each in marks])
+    copied = _by_chance(whole, marks, agreeing) <= MOST_BY_CHANCE * pairs
     if copied and len(marks) <= MOST_COLUMNS:  # a column that others determine hides what is chance
         determined = [at for at, each in enumerate(marks) if _pairs(whole - each) == pairs]
-        rest = (_by_chance(whole - marks[at], np.delete(marks, at, axis=0)) for at in determined)
+        rest = (
+            _by_chance(whole - marks[at], np.delete(marks, at, axis=0), np.delete(agreeing, at))
+            for at in determined
+        )
         copied = max(rest, default=0.0) <= pairs / 2.0
     return RepeatedRows(rows, copied=copied)
 
 
-def _by_chance(whole: NDArray[np.uint64], marks: NDArray[np.uint64]) -> float:
-    """How many pairs of rows agree by chance in one column more than they would."""
-    pairs, every = _pairs(whole), len(whole) * (len(whole) - 1) / 2.0
-    agreeing = [_pairs(each) / every for each in marks]
+def _by_chance(
+    whole: NDArray[np.uint64], marks: NDArray[np.uint64], agreeing: NDArray[np.float64]
+) -> float:
+    """How many pairs of rows agree by chance in one column more, of which these shares agree."""
+    pairs = _pairs(whole)
     return sum(
         (_pairs(whole - each) - pairs) * agree / (1.0 - agree)
         for each, agree in zip(marks, agreeing, strict=True)
