@@ -10,7 +10,7 @@ TOOLS := .venv-release
 # a worker or process that may keep nothing of what it compiled compiles it again: half of collecting all tests
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-rest test-all durations check docs links sbom audit lock release sign clean
+.PHONY: demo test test-rest test-all laws durations check docs links sbom audit lock release sign clean
 .DEFAULT_GOAL := demo
 
 # PIP_FLAGS is the reader's own: a mirror, or --extra-index-url of torch's CPU build
@@ -49,6 +49,10 @@ test-rest: $(READY)
 	$(TESTS) -m "slow or process or law"
 
 test-all: test test-rest
+
+# examples that no run before has tried: what they find is told by a blob to repeat it
+laws: $(READY)
+	$(TESTS) --hypothesis-profile "new examples" -m law
 
 # every test once, and what it costs into tests/durations.json
 durations: $(READY)

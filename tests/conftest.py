@@ -40,14 +40,18 @@ def saved_asia(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _levels_of_logs():
-    """Commands set levels for their process; here the next test is in the same one."""
-    before = levels()
+def _logs_as_before():
+    """Commands set levels and files for their process; here the next test is in the same one."""
+    logger, before = logging.getLogger("cipherdag"), levels()
+    handlers = [*logger.handlers]
     yield
-    for logger, found in levels().items():
-        if found != (was := before.get(logger, (logging.NOTSET, True))):
-            level, logger.propagate = was
-            logger.setLevel(level)  # not `level`: what children have cached must go, too
+    for handler in [each for each in logger.handlers if each not in handlers]:
+        logger.removeHandler(handler)
+        handler.close()
+    for each, found in levels().items():
+        if found != (was := before.get(each, (logging.NOTSET, True))):
+            level, each.propagate = was
+            each.setLevel(level)  # not `level`: what children have cached must go, too
 
 
 def levels():

@@ -63,7 +63,7 @@ class OnceHandler(logging.FileHandler):
             self._sum_up(sentences.pop(key))
         failure = repr(record.exc_info[1]) if record.exc_info else ""
         text = printable(record.getMessage())[:LONGEST]  # now: what it is made of may change
-        record.msg, record.args = text, ()
+        record = logging.makeLogRecord({**record.__dict__, "msg": text, "args": ()})  # a copy
         key = (record.name, record.levelno, text, failure)
         said = sentences.get(key)
         if change:

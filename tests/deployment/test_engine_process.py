@@ -146,13 +146,9 @@ def test_news_of_a_connection_is_printed_where_the_site_was_started(enrolled):
 
 def test_the_same_refusal_again_and_again_is_one_line_of_the_log(enrolled):
     log_into(enrolled.log_path)
-    handler = logging.getLogger("cipherdag").handlers[-1]
-    try:
-        said = [encode(Notice("a command", times, refused=True)) for times in range(1, 16)]
-        assert not served_by(enrolled, said)
-    finally:
-        logging.getLogger("cipherdag").removeHandler(handler)
-        handler.close()
+    said = [encode(Notice("a command", times, refused=True)) for times in range(1, 16)]
+    assert not served_by(enrolled, said)
+    logging.getLogger("cipherdag").handlers[-1].close()  # which says how often it came
     lines = enrolled.log_path.read_text().splitlines()
     first, more = [line.partition(" WARNING ")[2] for line in lines if "a command" in line]
     assert first == "refused a command"

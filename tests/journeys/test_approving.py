@@ -232,19 +232,12 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
 @pytest.fixture
 def logged(deployment):
     """The log of the north's process, as `site start` has it."""
-    logger = logging.getLogger("cipherdag")
-    before = logger.level, logger.propagate
     path = deployment.sites["north"].log_path
     log_into(path)
     coordinator = logging.getLogger("cipherdag.waiting")
     coordinator.disabled = True  # it has another process
     yield lambda: path.read_text("utf-8").splitlines()
     coordinator.disabled = False
-    handler = logger.handlers[-1]
-    logger.removeHandler(handler)
-    handler.close()
-    logger.setLevel(before[0])  # not `level`: what children have cached must go, too
-    logger.propagate = before[1]
 
 
 def test_a_waiting_plan_is_logged_once_and_again_as_it_begins(deployment, logged):

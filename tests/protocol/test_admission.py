@@ -1,7 +1,6 @@
 """One way into a site: a message is opened once, and refused for the first reason of the list."""
 
 import hashlib
-import logging
 import shutil
 
 import msgspec
@@ -429,12 +428,7 @@ def test_a_refused_plan_leaves_one_short_plain_line_anywhere(hospitals, field):
     }
     lying = msgspec.structs.replace(plan, **changes.get(field, {field: STEERING}))
     log_into(folder.log_path)
-    try:
-        assert refused(hospitals.handlers()[NAME]("invite", invited(hospitals, lying)))
-    finally:
-        logger = logging.getLogger("cipherdag")
-        logger.handlers.pop().close()
-        logger.setLevel(logging.NOTSET)
+    assert refused(hospitals.handlers()[NAME]("invite", invited(hospitals, lying)))
     (line,) = folder.ledger_path.read_text("utf-8").splitlines()
     (record,) = read_releases([line])
     assert (record.algorithm + record.question).isprintable()

@@ -100,6 +100,15 @@ def test_failures_and_levels_are_told_apart(log):
     ]
 
 
+def test_what_is_written_plainly_stays_as_it_was_for_other_handlers(log):
+    record = logging.makeLogRecord(
+        {"levelno": logging.WARNING, "msg": "refused %s", "args": ("a\x1b[2Jb",)}
+    )
+    log.handler.handle(record)
+    assert "\x1b" not in log.close()[0]
+    assert (record.msg, record.args) == ("refused %s", ("a\x1b[2Jb",))
+
+
 def test_ever_new_sentences_do_not_fill_the_memory(log):
     for number in range(5 * MOST_KEPT):
         log.say(0, f"refused {number}")
