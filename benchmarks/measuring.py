@@ -202,11 +202,6 @@ def bytes_per_site(result: Run[Any]) -> int:
     return max(result.bytes_sent_per_site.values())
 
 
-def same_aggregates(results: Mapping[str, Run[Any]]) -> bool:
-    """Whether all protections opened the same sums in every round."""
-    return len({tuple(own.aggregate for own in r.rounds) for r in results.values()}) == 1
-
-
 def environment(*more: str) -> dict[str, object]:
     """Processor, cores, Python and the versions of packages, and of some more."""
     versions = package_versions((*PACKAGES, *more))

@@ -14,20 +14,18 @@ alone arrows as_published bits bits_of_pairs boss_many_sites boss_rows boss_site
 colliders
 cost_curves counting curved_confounding dcdi devices effect_coverage effect_curves effect_equality
 effect_sites faults fci fedcd fedpc_figures fedpc_speed field first_graph glm_peers graph_rivals
-graph_shares group_by heart iod_peers many_sites membership mpc_kernel numbers_at_scale off_model
-patients plan_cost rare_cells residual_checks rfcd rfcd_policy rounded_curves rounded_descriptions
-rows sachs_conditions site_differences sites_that_differ step_attacks survival_coverage table_gate
+graph_shares group_by iod_peers many_sites membership mpc_kernel numbers_at_scale off_model patients
+rare_cells residual_checks rfcd rfcd_policy rounded_curves rounded_descriptions rows
+sachs_conditions site_differences sites_that_differ step_attacks survival_coverage table_gate
 table_levels thresholds valid_graphs variables where_time_goes whole_process within_patients
 """
 OTHERS = {
     "calibration_tables": "calibration",
     "colliders": "structure",
-    "fedcd": "fedcd_10 fedcd_20 fedcd_20_long fedcd_divided fedcd_divided_steps"
-    " fedcd_networks fedcd_reach fedcd_steps fedcd_structured",
+    "fedcd": "fedcd_10 fedcd_20 fedcd_20_long fedcd_networks fedcd_structured",
     "fedcmfs_rivals_table": "fedcmfs_rivals",
     "fedcmfs_table": "fedcmfs",
     "fedpc_report": "fedpc_again fedpc_tables",
-    "plan_cost": "plan_cost_flare",
 }
 WRITERS = {name: name for name in ALIKE.split()} | {
     name: writer for writer, names in OTHERS.items() for name in names.split()
