@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14679,
     "audit": 1718,
-    "cli": 4813,
+    "cli": 4857,
     "deployment": 1840,
     "federation": 1831,
     "findings": 4327,

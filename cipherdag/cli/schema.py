@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag import errors
+from cipherdag.cli.help import Commands
 from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, source_files
 from cipherdag.cli.programs.printed import Drafted, Previewed, as_json_option, printed
 from cipherdag.protocol.durable_files import OPEN, write_whole
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 OUT = click.option("--out", type=NEW_FILE, help="File to write instead of printing.")
 
 
-@click.group()
+@click.group(cls=Commands)
 def schema() -> None:
     """Describe the columns of a study, and agree on them without showing data."""
 
