@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14679,
     "audit": 1718,
-    "cli": 4857,
+    "cli": 4862,
     "deployment": 1840,
     "federation": 1831,
     "findings": 4327,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5418,
     "questions": 5752,
     "results": 1506,
-    "sites": 26858,
+    "sites": 26894,
     "statistics": 1775,
     "the root": 965,
 }

@@ -17,7 +17,7 @@ from cipherdag.cli.programs.printed import Drafted, Previewed, as_json_option, p
 from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
-    from cipherdag.sites.drafts.merging import Difference
+    from cipherdag.sites.drafts.differences import Difference
     from cipherdag.sites.table.schema import Schema
 
 OUT = click.option("--out", type=NEW_FILE, help="File to write instead of printing.")
@@ -128,20 +128,25 @@ def schema_merge(drafts: tuple[Path, ...], out: Path | None, *, as_json: bool) -
 def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
     """Say in what two schemas or drafts differ. Exit code 0 where sites with them can run together.
 
-    Missing values, synonyms, plausible numbers and concept codes may differ between sites.
+    Missing values, synonyms, plausible numbers and concept codes may differ between sites. The
+    order of categories may not: a run numbers them by it.
     """
+    from cipherdag.sites.drafts.differences import unlike_columns
     from cipherdag.sites.drafts.merging import merge_schemas
+    from cipherdag.sites.table.schema import Schema
 
-    one, two = (_loaded((file,)) for file in (first, second))
+    one, two = Schema.load(first), Schema.load(second)
     try:
-        differences: Sequence[Difference] = merge_schemas(_loaded((first, second)))[1]
+        differences: list[Difference] = [*merge_schemas(_loaded((first, second)))[1]]
     except errors.SchemaError as error:
-        raise errors.SchemaMismatchError(error.message) from error
+        raise errors.SchemaMismatchError(error.message, remedy=error.remedy) from error
+    said = {each.column for each in differences}
+    differences += unlike_columns((str(first), one), (str(second), two), said)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in differences], indent=2))
     elif differences:
         click.echo("\n".join(map(str, differences)))
-    if len({each.canonical() for each in (*one.values(), *two.values())}) > 1:
+    if one.canonical() != two.canonical():
         raise errors.SchemaMismatchError(
             f"{first} and {second} are not the same schema",
             remedy=f"Run `cipherdag schema merge {first} {second} --out schema.toml`.",
