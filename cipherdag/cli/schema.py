@@ -171,7 +171,12 @@ def schema_overlap(
     fewer, it joins the two most similar groups, which then lack the columns of both, and writes
     the schema that says so.
     """
-    from cipherdag.sites.drafts.overlap import overlap_remarks, with_large_groups, with_overlap
+    from cipherdag.sites.drafts.overlap import (
+        declared_lacking,
+        overlap_remarks,
+        with_large_groups,
+        with_overlap,
+    )
     from cipherdag.sites.table.schema import Schema
 
     declared, names = Schema.load(file), [each.strip() for each in sites.split(",") if each.strip()]
@@ -180,9 +185,7 @@ def schema_overlap(
         raise errors.ParameterError(
             f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns"
         )
-    before = {
-        name: frozenset(declared.names[v] for v in declared.unmeasured_at(name)) for name in names
-    }
+    before = declared_lacking(names, declared)
     after = with_large_groups(before, min_sites)
     made = with_overlap(declared, after)
     remarks = list(overlap_remarks(made, before, after))
