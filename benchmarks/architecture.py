@@ -43,9 +43,9 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14679,
     "audit": 1718,
-    "cli": 4813,
+    "cli": 4864,
     "deployment": 1840,
-    "federation": 1831,
+    "federation": 1835,
     "findings": 4327,
     "graphs": 6240,
     "pages": 389,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5418,
     "questions": 5752,
     "results": 1506,
-    "sites": 26858,
+    "sites": 26896,
     "statistics": 1775,
     "the root": 965,
 }

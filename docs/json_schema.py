@@ -29,7 +29,7 @@ from cipherdag.cli.programs.printed import (
 )
 from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
 from cipherdag.protocol.progress import LedgerHead, RoundReport
-from cipherdag.sites.drafts.merging import Difference
+from cipherdag.sites.drafts.differences import Difference
 from cipherdag.sites.record.ledger import Release
 from cipherdag.sites.study.checks import CheckResult
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from cipherdag.cli.help import Commands
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.programs.printed import Bundled, Exported, as_json_option, printed
 from cipherdag.cli.site import code_lines
@@ -23,7 +24,7 @@ UNSIGNED = "none, so anybody can have made these files"
 EXISTING = click.Path(exists=True, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Commands)
 def audit() -> None:
     """Read and check what left each site."""
 

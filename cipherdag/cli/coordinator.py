@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
+from cipherdag.cli.help import Commands
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, outside_a_run
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.programs.printed import Approved, as_json_option, printed
@@ -37,7 +38,7 @@ valid_days_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def coordinator() -> None:
     """The coordinator's side: open a study, enrol sites, run, revoke a site."""
     from cipherdag.privacy.secrecy import leave_no_core

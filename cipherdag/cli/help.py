@@ -1,10 +1,14 @@
 """Help that shows first what most people use: sections, options for experts, an example."""
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import click
+
+from cipherdag.cli.options import is_source
 
 EXPERTS = frozenset(
     {
@@ -14,6 +18,7 @@ EXPERTS = frozenset(
 )  # fmt: skip
 """Settings of runs that most people leave as they are; an algorithm names its usual parameters."""
 WHOLE = "cipherdag.help.whole"
+MOST_NEAR = 2
 EXAMPLES = {
     "demo": "cipherdag demo",
     "effect": "cipherdag effect result --of Smoking --on Dyspnoea --out answer",
@@ -60,6 +65,44 @@ EXAMPLES = {
     "coordinator start": "cipherdag coordinator start",
 }
 """An example of every command but those of algorithms, which `AlgorithmCommand` takes."""
+
+
+class Commands(click.Group):
+    """A group that answers a command which it lacks with the near ones of the whole program."""
+
+    group_class = type
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named, or a usage error with the lines that may be meant."""
+        near = [] if self.get_command(ctx, args[0]) else self._near(ctx, args[0])
+        if near:
+            lines = " or ".join(f"'cipherdag {line}'" for line in near)
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {lines}?")
+        return super().resolve_command(ctx, args)
+
+    def _near(self, ctx: click.Context, word: str) -> list[str]:
+        """The lines of this group, else of all, whose last word is this one or near it."""
+        root = ctx.find_root()
+        prefix = tuple(ctx.command_path.removeprefix(root.command_path).split())
+        lines = sorted(_lines(root.command, ctx), key=len)
+        ends = sorted({line[-1] for line in lines})
+        if self is root.command and word not in ends and is_source(word):
+            return [f"run {shlex.quote(word)}"]
+        here = [] if word in ends else get_close_matches(word, self.list_commands(ctx), 1)
+        close = here or get_close_matches(word, ends, 1)
+        meant = [line for line in lines if line[-1:] == (*close,)]
+        first = [line for line in meant if line[:-1] == prefix] or meant[:MOST_NEAR]
+        return [" ".join(line) for line in first]
+
+
+def _lines(command: click.Command | None, ctx: click.Context) -> Iterator[tuple[str, ...]]:
+    """The words of every command below a group, without making those of algorithms."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            yield (name,)
+            yield from ((name, *line) for line in _lines(command.commands.get(name), ctx))
 
 
 def example(line: str) -> str:

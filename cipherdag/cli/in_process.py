@@ -72,9 +72,8 @@ def run_command(name: str) -> click.Command:
     """``run NAME``."""
     from cipherdag.sites.table.reading import READABLE
 
-    overlap_help = (
-        "Sites may have measured different columns: tests are of those that have all of theirs."
-    )
+    # a schema says by itself who lacks what; without one, a name that is misspelt looks the same
+    overlap_help = "Without a schema: files may lack columns, which those sites did not measure."
     takes = name == CHOSEN or algorithm_class(name).takes_overlap
     overlapping = (
         [click.Option(["--overlapping"], is_flag=True, help=overlap_help)] if takes else []
@@ -289,7 +288,7 @@ def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]
             kind=tables[0].kind,
             n_sites=len(tables),
             incomplete=max(table.incomplete for table in tables),
-            overlapping=bool(source.get("overlapping")),
+            overlapping=bool(tables[0].schema.lacking),
             visits=any(table.patients is not None for table in tables),
         )
     )

@@ -19,7 +19,7 @@ from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import coordinator, site_carry
 from cipherdag.cli.decisions import site_approve, site_deny, site_register
 from cipherdag.cli.demo import demo
-from cipherdag.cli.help import finish
+from cipherdag.cli.help import Commands, finish
 from cipherdag.cli.in_process import edges, run_command, simulate_command
 from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from cipherdag.results.run import Run
 
 
-@click.group(context_settings={"help_option_names": ["--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["--help"]})
 @click.version_option(package_name="cipherdag")
 def cli() -> None:
     """Learn causal graphs, effects and survival from data that stay at their sites.

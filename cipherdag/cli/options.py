@@ -300,8 +300,9 @@ def source_files(*, required: bool = True) -> click.Argument:
 
 
 def is_source(text: str) -> bool:
-    """True if a word names something that exists, or is a pattern of names."""
-    return Path(text).exists() or bool(_PATTERN.intersection(text))
+    """True if a word names something that exists, a pattern of names, or a file with a suffix."""
+    path = Path(text)
+    return path.exists() or bool(path.suffix) or bool(_PATTERN.intersection(text))
 
 
 def _files_of(given: Path) -> Sequence[Path]:

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
-from cipherdag.cli.help import EXPERTS, WHOLE, whole_help, write_section
+from cipherdag.cli.help import EXPERTS, WHOLE, Commands, whole_help, write_section
 from cipherdag.cli.knowledge import EDGES, edge_options, text_of, with_edges
 from cipherdag.cli.options import FILE, is_source
 from cipherdag.errors import DataError
@@ -91,7 +90,7 @@ class AlgorithmCommand(click.Command):
             write_section(formatter, "For experts", experts)
 
 
-class AlgorithmGroup(click.Group):
+class AlgorithmGroup(Commands):
     """A group with a command for every algorithm, each made when it is asked for.
 
     ``make`` makes the command of an algorithm's name. With ``takes_files`` files may stand in place
@@ -148,9 +147,6 @@ class AlgorithmGroup(click.Group):
         first = args[0]
         if self._takes_files and self.get_command(ctx, first) is None and is_source(first):
             return CHOSEN, self._make(CHOSEN), args
-        near = get_close_matches(first, ALGORITHMS, n=1)
-        if near and self.get_command(ctx, first) is None:
-            ctx.fail(f"No such command {first!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
 

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag import errors
+from cipherdag.cli.help import Commands
 from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, source_files
 from cipherdag.cli.programs.printed import Drafted, Previewed, as_json_option, printed
 from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
-    from cipherdag.sites.drafts.merging import Difference
+    from cipherdag.sites.drafts.differences import Difference
     from cipherdag.sites.table.schema import Schema
 
 OUT = click.option("--out", type=NEW_FILE, help="File to write instead of printing.")
 
 
-@click.group()
+@click.group(cls=Commands)
 def schema() -> None:
     """Describe the columns of a study, and agree on them without showing data."""
 
@@ -127,20 +128,25 @@ def schema_merge(drafts: tuple[Path, ...], out: Path | None, *, as_json: bool) -
 def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
     """Say in what two schemas or drafts differ. Exit code 0 where sites with them can run together.
 
-    Missing values, synonyms, plausible numbers and concept codes may differ between sites.
+    Missing values, synonyms, plausible numbers and concept codes may differ between sites. The
+    order of categories may not: a run numbers them by it.
     """
+    from cipherdag.sites.drafts.differences import unlike_columns
     from cipherdag.sites.drafts.merging import merge_schemas
+    from cipherdag.sites.table.schema import Schema
 
-    one, two = (_loaded((file,)) for file in (first, second))
+    one, two = Schema.load(first), Schema.load(second)
     try:
-        differences: Sequence[Difference] = merge_schemas(_loaded((first, second)))[1]
+        differences: list[Difference] = [*merge_schemas(_loaded((first, second)))[1]]
     except errors.SchemaError as error:
-        raise errors.SchemaMismatchError(error.message) from error
+        raise errors.SchemaMismatchError(error.message, remedy=error.remedy) from error
+    said = {each.column for each in differences}
+    differences += unlike_columns((str(first), one), (str(second), two), said)
     if as_json:
         click.echo(json.dumps([asdict(each) for each in differences], indent=2))
     elif differences:
         click.echo("\n".join(map(str, differences)))
-    if len({each.canonical() for each in (*one.values(), *two.values())}) > 1:
+    if one.canonical() != two.canonical():
         raise errors.SchemaMismatchError(
             f"{first} and {second} are not the same schema",
             remedy=f"Run `cipherdag schema merge {first} {second} --out schema.toml`.",
@@ -165,7 +171,12 @@ def schema_overlap(
     fewer, it joins the two most similar groups, which then lack the columns of both, and writes
     the schema that says so.
     """
-    from cipherdag.sites.drafts.overlap import overlap_remarks, with_large_groups, with_overlap
+    from cipherdag.sites.drafts.overlap import (
+        declared_lacking,
+        overlap_remarks,
+        with_large_groups,
+        with_overlap,
+    )
     from cipherdag.sites.table.schema import Schema
 
     declared, names = Schema.load(file), [each.strip() for each in sites.split(",") if each.strip()]
@@ -174,9 +185,7 @@ def schema_overlap(
         raise errors.ParameterError(
             f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns"
         )
-    before = {
-        name: frozenset(declared.names[v] for v in declared.unmeasured_at(name)) for name in names
-    }
+    before = declared_lacking(names, declared)
     after = with_large_groups(before, min_sites)
     made = with_overlap(declared, after)
     remarks = list(overlap_remarks(made, before, after))

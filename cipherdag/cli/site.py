@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from cipherdag.cli.help import Commands
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
     FILE,
@@ -62,7 +63,7 @@ def _site_folder(folder: Path) -> SiteFolder:
     return SiteFolder(folder)
 
 
-@click.group()
+@click.group(cls=Commands)
 def site() -> None:
     """The hospital's side: make a site, enrol it, start it, see what left."""
 

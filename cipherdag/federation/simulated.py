@@ -85,9 +85,9 @@ class Federation(LocalSites):
             policy: The sites' policy; by default the strictest that allows ``protection``. One
                 that says nothing of ``questions`` allows all, as one person holds all data.
             relations: Whether to look for columns that follow from others, besides the schema's.
-            overlapping: Whether sites may have measured different variables. FedPC and FedFCI then
-                test what enough sites have; the log ``cipherdag.data`` says what cannot be used or
-                tested. Without it a column that some data lack is an error.
+            overlapping: Whether data may lack columns of which no schema says ``unmeasured_at``;
+                else that is an error, since a name may be misspelt. FedPC and FedFCI test what
+                enough sites have; the log ``cipherdag.data`` says what cannot be used or tested.
 
         Raises:
             DataError: Data do not fit the schema.
@@ -99,7 +99,6 @@ class Federation(LocalSites):
         limits, sources = _in_one_process(policy, protection), named_sources(data, sites)
         n_sites = len(sources)
         colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
-        fewest = min_group_size(n_sites, colluders, limits.min_sites) if overlapping else 0
         tables = load_sites(
             sources,
             schema,
@@ -107,7 +106,8 @@ class Federation(LocalSites):
             interventions,
             patient,
             relations=relations,
-            min_group_size=fewest,
+            min_group_size=min_group_size(n_sites, colluders, limits.min_sites),
+            overlapping=overlapping,
         )
         loaded = tuple(Site(name, table, limits) for name, table in tables.items())
         return cls(sites=loaded, protection=protection, device=device)

@@ -18,6 +18,8 @@ from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.drafts.inference import Draft, infer_columns
 from cipherdag.sites.drafts.left_out import left_out
 from cipherdag.sites.drafts.overlap import (
+    Lacking,
+    declared_lacking,
     lacking_columns,
     overlap_remarks,
     with_large_groups,
@@ -81,6 +83,7 @@ def load_sites(
     constants: bool = True,
     relations: bool = True,
     min_group_size: int = 0,
+    overlapping: bool = False,
 ) -> dict[str, SiteTable]:
     """Every site's table by one schema, which is inferred if there is none.
 
@@ -89,8 +92,9 @@ def load_sites(
     are said.
 
     Labels and the columns of interventions and patients stand in place of the schema's. Without
-    ``constants`` constant columns stay, as a table that is still to be divided needs. If
-    ``min_group_size`` is 0, no site may lack a column; else as many have to lack the same ones.
+    ``constants`` constant columns stay, as a table that is still to be divided needs.
+    A site may lack what the schema says, or, if ``overlapping``, any column; at least
+    ``min_group_size`` sites then have to lack the same ones.
 
     Raises:
         DataError: Data do not fit the schema.
@@ -101,13 +105,14 @@ def load_sites(
     drafted, text = schema is None, ""
     if schema is None:
         marks = (interventions, patient)
-        resolved = _drafted(data, marks, labels, overlapping=min_group_size > 0)
+        resolved = _drafted(data, marks, labels, overlapping=overlapping)
     else:
         resolved = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
         text = text if isinstance(schema, Schema) else Path(schema).read_text("utf-8-sig")
     resolved = resolved.with_patients(patient)
-    if min_group_size:
-        resolved = _overlapping(data, resolved, min_group_size)
+    lacking = lacking_columns(data, resolved) if overlapping else declared_lacking(data, resolved)
+    if min_group_size and any(lacking.values()):
+        resolved = _overlapping(resolved, lacking, min_group_size)
     resolved = resolved.with_interventions(interventions)
     resolved = resolved.with_labels(labels) if labels else resolved
     for why, names in ({} if drafted else left_out(resolved, text)).items():
@@ -152,9 +157,8 @@ def _index_names(sources: Iterable[Data]) -> list[str]:
     return [*dict.fromkeys(str(name) for names in indices for name in names if name is not None)]
 
 
-def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schema:
+def _overlapping(schema: Schema, before: Lacking, fewest: int) -> Schema:
     """The schema that says which sites lack what; the log says what therefore cannot be used."""
-    before = lacking_columns(data, schema)
     after = with_large_groups(before, fewest)
     declared = with_overlap(schema, after)
     for said in overlap_remarks(declared, before, after):

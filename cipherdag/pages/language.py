@@ -13,7 +13,7 @@ from typing import Final
 
 LANGUAGES: Final = ("en", "de", "es", "fr")
 COMPOSED: Final = (
-    "sites with rows for {question}",
+    "sites that contribute to {question}",
     "{question}, {n} replicates",
     "FedCFL: {question}",
     "{question}, combined by {combination}",

@@ -285,7 +285,7 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
                 f"tell of fewer than {fewest} such sites",
                 remedy="Let every site take a schema that leaves out what too few of them "
                 f"measured: `cipherdag schema overlap schema.toml --sites {sites} --min-sites "
-                f"{max(fewest, 3)} --out shared.toml` writes it; over files, give --overlapping.",
+                f"{max(fewest, 3)} --out shared.toml` writes it.",
             )
 
 

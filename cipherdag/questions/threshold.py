@@ -34,7 +34,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 
     @property
     def label(self) -> str:
-        return f"sites with rows for {self.question.label}"
+        return f"sites that contribute to {self.question.label}"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

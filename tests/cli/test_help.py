@@ -70,4 +70,25 @@ def test_without_an_algorithm_the_choices_are_named_and_the_default(call, words)
 def test_a_wrong_algorithm_s_name_suggests_the_near_one(call, group):
     code, _, error = call(group, "fedbos", "north.csv")
     assert code == 2
-    assert "Did you mean 'fedboss'?" in error
+    assert f"Did you mean 'cipherdag {group} fedboss'?" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("describe", "'cipherdag run describe' or 'cipherdag simulate describe'"),
+        ("survial", "'cipherdag run survival' or 'cipherdag simulate survival'"),
+        ("run schema", "'cipherdag schema'"),
+        ("run infer", "'cipherdag schema infer'"),
+        ("infer", "'cipherdag schema infer'"),
+        ("coordinator run fedpcc", "'cipherdag coordinator run fedpc'"),
+        ("schema infere", "'cipherdag schema infer'"),
+        ("shcema", "'cipherdag schema'"),
+        ("audit new", "'cipherdag coordinator new' or 'cipherdag site new'"),
+        ("north.csv", "'cipherdag run north.csv'"),
+    ],
+)
+def test_a_command_elsewhere_is_suggested_whole(call, words, meant):
+    code, _, error = call(*words.split(), "north.csv")
+    assert code == 2
+    assert f"Did you mean {meant}?" in error

@@ -275,6 +275,9 @@ def test_files_without_an_algorithm_choose_one_and_say_why(call, three_files, tm
 def test_neither_an_algorithm_nor_a_file_is_named_as_such(call, tmp_path):
     code, _, text = call("run", tmp_path / "no-such-file.csv")
     assert code == 2
+    assert "there is no file" in text
+    code, _, text = call("run", "nothing-of-the-kind")
+    assert code == 2
     assert "No such command" in text
 
 

@@ -275,6 +275,25 @@ def test_a_schema_is_put_in_groups_on_the_command_line(tmp_path, call):
     assert "--sites lacks 'hospital-3'" in said
 
 
+def test_a_schema_that_says_who_lacks_what_needs_no_option(tmp_path, call):
+    """Of five sites two lack the same, which are too few: they use what all measured."""
+    frames = dict(zip(SITES[:5], sites_of(np.random.default_rng(3)), strict=False))
+    schema = simulated(dict(zip(SITES, sites_of(np.random.default_rng(3)), strict=True)))
+    (tmp_path / "s.toml").write_text(schema.sites[0].table.schema.dumps(), "utf-8")
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = [str(tmp_path / f"{name}.csv") for name in frames]
+    run = ["--schema", str(tmp_path / "s.toml"), "--out", str(tmp_path / "out")]
+    code, said = told(call, "run", *files, *run)
+    assert code == 0, said
+    names = {*Schema.load(tmp_path / "out" / "schema.toml").names}
+    assert {*NAMES} - names == {*LACKING[0], *LACKING[-1]}
+    frames[SITES[0]].drop(columns="v02").to_csv(files[0], index=False)
+    code, said = told(call, "run", "fedpc", *files, *run, "--force")
+    assert code == 6
+    assert "column 'v02'" in said
+
+
 def test_a_split_leaves_out_what_the_schema_says_a_site_lacks():
     frame = sites_of(np.random.default_rng(4), [()])[0]
     schema = infer_schema(frame)

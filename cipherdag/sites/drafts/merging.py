@@ -7,11 +7,12 @@ is said, and its column takes no part until they have.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import Relation
+from cipherdag.sites.drafts.differences import Difference
 from cipherdag.sites.drafts.headers import (
     Header,
     Match,
@@ -29,22 +30,6 @@ from cipherdag.sites.table.schema import Schema
 Drafts = Mapping[str, Column]
 TAKEN_FOR_ONE = "Taken for one;"
 EMPTY: Mapping[str, Mapping[str, tuple[float, ...]]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Something in which drafts differ in a column, and what was done about it, or is to be done.
-
-    While it is ``open`` people must decide, and the column takes no part.
-    """
-
-    column: str
-    said: str
-    remedy: str
-    open: bool = False
-
-    def __str__(self) -> str:
-        return f"{'DECIDE' if self.open else 'taken '}  '{self.column}': {self.said} {self.remedy}"
 
 
 def merge_schemas(
@@ -90,7 +75,10 @@ def merge_schemas(
         columns.append(replace(column, comment=" ".join(said)) if said else column)
     if all(column.kind == "ignore" for column in columns):
         lines = "; ".join(f"'{each.column}': {each.said}" for each in differences[:3])
-        raise SchemaError(f"the drafts agree on no column. {lines}")
+        raise SchemaError(
+            f"the drafts agree on no column. {lines}",
+            remedy="Correct the drafts until they have a column in common, then merge again.",
+        )
     relations, differing = _relations(drafts, matched)
     return Schema(tuple(columns), relations), (*differences, *differing)
 

@@ -5,7 +5,7 @@ same variables, each of as many sites as a sum has to cover; what one site of a 
 it uses (docs/adr/0027).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +19,17 @@ Lacking = Mapping[str, frozenset[str]]
 """For every site the names of the variables that it lacks."""
 
 
+def declared_lacking(sites: Iterable[str], schema: Schema) -> dict[str, frozenset[str]]:
+    """The variables that every site did not measure by the schema."""
+    return {site: frozenset(schema.names[v] for v in schema.unmeasured_at(site)) for site in sites}
+
+
 def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str, frozenset[str]]:
     """The variables that every site's file lacks, or that the schema says it did not measure."""
-    lacking = {}
+    lacking = declared_lacking(data, schema)
     for site, source in data.items():
         with open_table(schema.described(source), site=site) as table:
-            declared = (
-                variable.name for variable in schema.variables if site in variable.unmeasured_at
-            )
-            lacking[site] = frozenset({*schema.names} - {*table.names} | {*declared})
+            lacking[site] |= {*schema.names} - {*table.names}
     return lacking
 
 

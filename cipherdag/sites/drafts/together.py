@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.errors import DataError, UnreadableDataError
+from cipherdag.sites.drafts.differences import Difference
 from cipherdag.sites.drafts.documents.declarations import NOTHING, Declaration, joined
 from cipherdag.sites.drafts.documents.fhir_views import read_view
 from cipherdag.sites.drafts.documents.redcap import read_dictionary
@@ -20,7 +21,7 @@ from cipherdag.sites.drafts.inference import (
     infer_schema,
     looked_through,
 )
-from cipherdag.sites.drafts.merging import TAKEN_FOR_ONE, Difference, merge_schemas
+from cipherdag.sites.drafts.merging import TAKEN_FOR_ONE, merge_schemas
 from cipherdag.sites.drafts.spellings import grouped, reading_of
 from cipherdag.sites.drafts.tally import Numbers, Values, without_lacked
 from cipherdag.sites.drafts.withholding import WITHHELD, shareable, withheld

@@ -297,6 +297,26 @@ def test_merge_and_diff_as_commands(call, tmp_path):
     assert (code, told) == (0, "Sites with these two can run together.\n")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            discrete("no", "yes"),
+            discrete("yes", "no"),
+            "A run numbers categories by their order: give every site the same one.",
+        ),
+        (discrete("no", "yes"), discrete("no", "yes", "maybe"), '"maybe"] in '),
+        (discrete("a", "b", ordered=True), discrete("a", "b"), "ordered: true in "),
+        (number(unmeasured_at=("kiel",)), number(), 'unmeasured_at: ["kiel"] in '),
+    ],
+)
+def test_diff_prints_whatever_keeps_sites_apart(call, tmp_path, first, second, said):
+    code, printed, _ = call("schema", "diff", *drafts(tmp_path, first, second))
+    assert code == 6
+    assert printed.count("DECIDE") == 1
+    assert said in printed
+
+
 def test_a_merge_with_open_decisions_writes_and_ends_with_6(call, tmp_path):
     files = drafts(tmp_path, number(unit="g/L"), number(unit="g/dL"))
     out = tmp_path / "schema.toml"
