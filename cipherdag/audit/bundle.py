@@ -55,20 +55,15 @@ Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleCheck:
-    """What a bundle shows; every file has its digest.
-
-    Attributes:
-        approved: Sites whose approval of this plan bears the signature of their key.
-        signer: Whose key signed all files, by the plan and the study; empty where nobody did.
-        coordinator: The fingerprint of the coordinator's key and root, which a person compares by
-            telephone; empty without a study.
-    """
+    """What a bundle shows; every file has its digest."""
 
     files: int
     plan: Plan | None
-    approved: tuple[str, ...]
+    approved: tuple[str, ...]  # sites whose approval of this plan bears the signature of their key
     ledgers: tuple[LedgerCheck, ...]
-    signer: str
+    signer: str  # whose key signed all files, by the plan and the study; empty where nobody did
+    # the fingerprint of the coordinator's key and root, which a person compares by telephone; empty
+    # without a study
     coordinator: str
 
 

@@ -100,34 +100,20 @@ def group_sums(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOutcome:
-    """What was opened of G groups in B bins of time.
+    """What was opened of G groups in B bins of time."""
 
-    Attributes:
-        members: Positions of time, event and groups; of one group -1.
-        edges: Upper edge of every bin, shape (B,).
-        counts: Of every group.
-        sites: How many sites contribute to a group, shape (G,).
-        within: The log-rank sums within the sites, summed over them.
-        comparing: How many sites contribute to these.
-        compared: Which groups they are of.
-        n_sites: How many were asked.
-        unit: The largest ``min_cell_size``, of which counts are opened in whole; 1 if exact.
-        all_rows: How many rows the sites hold.
-        fitted: The Cox model; None where none was asked for.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
-
-    members: tuple[int, int, int]
-    edges: FloatVector
-    counts: tuple[RoundedCounts, ...]
-    sites: IndexArray
-    within: LogRankParts
-    comparing: int
-    compared: tuple[int, ...]
-    n_sites: int
-    unit: int = 1
-    all_rows: int = 0
-    fitted: Fitted | None = None
+    members: tuple[int, int, int]  # positions of time, event and groups; of one group -1
+    edges: FloatVector  # upper edge of every bin, shape (B,)
+    counts: tuple[RoundedCounts, ...]  # of every group
+    sites: IndexArray  # how many sites contribute to a group, shape (G,)
+    within: LogRankParts  # the log-rank sums within the sites, summed over them
+    comparing: int  # how many sites contribute to these
+    compared: tuple[int, ...]  # which groups they are of
+    n_sites: int  # how many were asked
+    unit: int = 1  # the largest ``min_cell_size``, of which counts are opened in whole; 1 if exact
+    all_rows: int = 0  # how many rows the sites hold
+    fitted: Fitted | None = None  # the Cox model; None where none was asked for
+    # the details on rows that are visits, as `ColumnKinds` has them
     of_patients: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
