@@ -104,12 +104,9 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
 def verify_bundle(path: Path) -> BundleCheck:
     """Check all that a bundle can prove, without any other file.
 
-    Whose keys they are it cannot show: people compare those.
-
-    Raises:
-        BundleError: A file is missing, additional or changed, or two files contradict each other;
-            the file is named.
-        LedgerError: A ledger is broken, or contradicts the result or what the coordinator received.
+    Whose keys they are it cannot show: people compare those. BundleError where a file is missing,
+    additional or changed, or two files contradict each other; the file is named; LedgerError where
+    a ledger is broken, or contradicts the result or what the coordinator received.
     """
     try:
         size = path.stat().st_size

@@ -16,8 +16,7 @@ Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, CachedFe
 class CombinationMethod:
     """A `CombinationMethod` combines the sites' evidence; the module `registry` lists all.
 
-    Raises:
-        ValueError: It does not say what it discloses.
+    ValueError where it does not say what it discloses.
     """
 
     name: str  # the value of the parameter ``evidence``

@@ -134,9 +134,8 @@ def exact_counts(
 ) -> Generator[Question, FloatVector, SurvivalOutcome]:
     """Ask for sums, with a bin more of all that is beyond the edges.
 
-    Raises:
-        DataError: Some site has a time below 0.
-        AggregateRangeError: The counts contradict each other.
+    DataError where some site has a time below 0, AggregateRangeError where the counts contradict
+    each other.
     """
     packed = np.append(edges, BEYOND).astype("<f8").tobytes()
     question, sums = yield from group_sums(SurvivalCounts(**rows, edges=packed), min_contributors)
@@ -217,8 +216,7 @@ def counts_in_units(
 ) -> tuple[RoundedCounts, ...]:
     """The counts of each group as whole units tell them; of two, the first is both less the second.
 
-    Raises:
-        AggregateRangeError: They contradict each other.
+    AggregateRangeError where they contradict each other.
     """
     edges, groups = asked.edge_array(), asked.n_groups
     events, gone = floors[:-groups].reshape(2, groups, -1)

@@ -168,8 +168,7 @@ class Approvals:
     ) -> AskedRun:
         """Write down, signed, what a person decides; the same person's last decision counts.
 
-        Raises:
-            ParameterError: The plan has expired, or no name is given, or one that is too long.
+        ParameterError where the plan has expired, or no name is given, or one that is too long.
         """
         person = Person(*(" ".join(word.split()) for word in person))
         if not person.name or not all(w.isprintable() and len(w) <= MAX_LETTERS for w in person):

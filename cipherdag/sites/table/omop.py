@@ -133,8 +133,7 @@ class OmopTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def load(cls, path: Path) -> Self:
         """Read the file; OSError where it cannot be read.
 
-        Raises:
-            ValueError: It is not valid, or its parts contradict each other.
+        ValueError where it is not valid, or its parts contradict each other.
         """
         with path.open("rb") as opened:
             return cls.loads(opened.read(MAX_BYTES))
