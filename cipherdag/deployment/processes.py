@@ -92,10 +92,7 @@ def start(
 
 
 def waiting_plans(
-    approvals: Approvals,
-    clock: Callable[[], float] = time.monotonic,
-    *,
-    notice: Path | None = None,
+    approvals: Approvals, clock: Callable[[], float] = time.monotonic, *, notice: Path | None = None
 ) -> Iterator[list[str]]:
     """Yield at each step a sentence on every plan that newly waits for a person.
 

@@ -23,11 +23,7 @@ from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums, colu
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
-from cipherdag.questions.threshold import (
-    ContributorCounts,
-    open_unsuppressed,
-    sum_with_threshold,
-)
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import WIDTH
 from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood, quadratic_form

@@ -74,10 +74,7 @@ DOMAINS = {
         "drug_exposure", "drug_exposure_start_date", "drug_concept_id", "drug_exposure_id"
     ),
     "procedure": Domain(
-        "procedure_occurrence",
-        "procedure_date",
-        "procedure_concept_id",
-        "procedure_occurrence_id",
+        "procedure_occurrence", "procedure_date", "procedure_concept_id", "procedure_occurrence_id"
     ),
 }
 
