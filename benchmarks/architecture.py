@@ -49,14 +49,14 @@ BUDGETS = {
     "findings": 4327,
     "graphs": 6240,
     "pages": 389,
-    "privacy": 4731,
+    "privacy": 4707,
     "program": 381,
     "protocol": 5418,
     "questions": 5752,
     "results": 1506,
     "sites": 26896,
     "statistics": 1775,
-    "the root": 965,
+    "the root": 963,
 }
 """Lines that each room may have. One rises only with a decision record that says what for."""
 

@@ -46,10 +46,8 @@ _POWERS = np.array([1 << bit for bit in range(63)], dtype=np.int64)
 class Predicates:
     """The tests of a batch, over the words of the sites' vectors.
 
-    Terms stand in ascending order of comparison and words, each once.
-
-    Raises:
-        ParameterError: A shape, order, bound or index is none of these, or a form may reach 2**62.
+    Terms stand in ascending order of comparison and words, each once. ParameterError where a shape,
+    order, bound or index is none of these, or a form may reach 2**62.
     """
 
     lowest: IntegerVector  # least sum of every word over all sites, at most 0, shape (words,)

@@ -87,34 +87,24 @@ Conclusion = TypeVar("Conclusion", bound=Finding)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts that a session has before its first question.
+    """The facts that a session has before its first question."""
 
-    Attributes:
-        n_variables: Number of aligned variables, p.
-        n_sites: Size of the cohort, N.
-        names: The variables in the order of their positions; identifiers "1", "2", ... where only
-            the sites know the names.
-        labels: Positions of the labels, for algorithms that need them.
-        seed: Seed of all that the algorithm draws.
-        present: How many sites the last sum covers.
-        min_contributors: How many sites have to contribute to a test whose sums are disclosed.
-        measured: Which variables the sites measured.
-        determined: Which variables follow from others, by the schema.
-        coded: For every variable its two categories in order, None if it has not two; empty where
-            only the sites know them.
-        visits: Most rows of a patient at any site; 1 where every row is a person.
-    """
-
-    n_variables: int
-    n_sites: int
+    n_variables: int  # number of aligned variables, p
+    n_sites: int  # size of the cohort, N
+    # the variables in the order of their positions; identifiers "1", "2", ... where only the sites
+    # know the names
     names: tuple[str, ...] = ()
-    labels: tuple[int, ...] = ()
-    seed: int = 0
+    labels: tuple[int, ...] = ()  # positions of the labels, for algorithms that need them
+    seed: int = 0  # seed of all that the algorithm draws
+    # how many sites have to contribute to a test whose sums are disclosed
     min_contributors: int = 1
-    measured: Measured = field(default_factory=Measured)
-    determined: Determined = NOTHING
+    measured: Measured = field(default_factory=Measured)  # which variables the sites measured
+    determined: Determined = NOTHING  # which variables follow from others, by the schema
+    # for every variable its two categories in order, None if it has not two; empty where only the
+    # sites know them
     coded: tuple[tuple[str, str] | None, ...] = ()
-    visits: int = 1
+    visits: int = 1  # most rows of a patient at any site; 1 where every row is a person
+    # how many sites the last sum covers
     present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:

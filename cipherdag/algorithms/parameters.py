@@ -69,28 +69,20 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of an algorithm.
-
-    Attributes:
-        choices: The only values; empty where there are others.
-        optional: Whether it may be None.
-        help: What it is, in one sentence.
-        member: Type of each, where the value is a tuple.
-        graph: Whether it is a graph, as `CausalGraph.dumps` writes it.
-        parts: The parameters of a frozen type of settings, by name; empty for other types.
-        preset: Whether `Algorithm.as_published` alone sets it, so that it is nobody's option.
-    """
+    """One parameter of an algorithm."""
 
     name: str
     kind: type
     default: Any
-    choices: tuple[str, ...]
+    choices: tuple[str, ...]  # the only values; empty where there are others
     range: Range | None
-    optional: bool
-    help: str
-    member: type = str
-    graph: bool = False
+    optional: bool  # whether it may be None
+    help: str  # what it is, in one sentence
+    member: type = str  # type of each, where the value is a tuple
+    graph: bool = False  # whether it is a graph, as `CausalGraph.dumps` writes it
+    # the parameters of a frozen type of settings, by name; empty for other types
     parts: Mapping[str, Parameter] = field(default_factory=dict)
+    # whether `Algorithm.as_published` alone sets it, so that it is nobody's option
     preset: bool = False
 
     def fault(self, value: object) -> str:

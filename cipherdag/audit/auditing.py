@@ -55,10 +55,8 @@ def check_ledger(
     """Hold a site's ledger against what the coordinator received in one run.
 
     The ledger may go on after the run; ``expected`` is where it stood at the end of the run, as the
-    site reported.
-
-    Raises:
-        LedgerError: The ledger is broken, is not the one reported, or lacks what arrived.
+    site reported. LedgerError where the ledger is broken, is not the one reported, or lacks what
+    arrived.
     """
     head = verify_ledger(lines, identity=expected.identity)
     if expected.records > len(lines):
@@ -85,11 +83,9 @@ def check_ledger(
 def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
     """Check every ledger of a site's folder, a result folder, or the folder of a coordinator's run.
 
-    ``ledgers`` are files that sites exported, to hold against the run's transcript.
-
-    Raises:
-        LedgerError: A ledger is broken, or contradicts what the coordinator received.
-        OutputError: The folder holds nothing to check.
+    ``ledgers`` are files that sites exported, to hold against the run's transcript. LedgerError
+    where a ledger is broken, or contradicts what the coordinator received; OutputError where the
+    folder holds nothing to check.
     """
     if (folder / "site.toml").exists():
         lines, head = site_ledger(SiteFolder(folder))
@@ -114,9 +110,8 @@ def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
 def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
     """A site's own ledger, verified against the identity that the study pins.
 
-    Raises:
-        LedgerError: It is broken or signed by another key.
-        SiteNotReadyError: The folder is no site's.
+    LedgerError where it is broken or signed by another key, SiteNotReadyError where the folder is
+    no site's.
     """
     name = site.settings().name
     lines = _lines(site.ledger_path) if site.ledger_path.exists() else []
@@ -131,9 +126,8 @@ def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
 def what_left(folder: Path) -> list[str]:
     """What left a site by its ledger, or each site by those of a result folder, in sentences.
 
-    Raises:
-        LedgerError: A site's ledger is broken.
-        OutputError: The folder holds no ledger, or is of a site that is not activated.
+    LedgerError where a site's ledger is broken; OutputError where the folder holds no ledger, or is
+    of a site that is not activated.
     """
     site = SiteFolder(folder)
     if not site.settings_path.exists():
@@ -149,12 +143,9 @@ def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
     The folder is a site's, the saved result of a run in one process, or that of a coordinator's
     run; a file is a site's exported ledger. ``jsonl`` keeps chain and signatures; else it is
     ``csv`` or, of a site's ledger, a page to read, ``html``. Of a saved result ``site`` says whose
-    ledger; the ``csv`` has all its sites' if empty.
-
-    Raises:
-        LedgerError: The ledger is broken.
-        OutputError: There is nothing to export, several sites' ledgers would be one file, or the
-            file cannot be written.
+    ledger; the ``csv`` has all its sites' if empty. LedgerError where the ledger is broken;
+    OutputError where there is nothing to export, several sites' ledgers would be one file, or the
+    file cannot be written.
     """
     if any((folder / "releases").glob("*.jsonl")):
         count, text = _result_text(folder, kind, site)

@@ -104,10 +104,8 @@ def packed(
 def read_bag(content: bytes, *, called: str, most: int = MAX_BYTES) -> Bag:
     """A bag, from a zip file, whose digests hold, and whose signature does if there is one.
 
-    It may unpack to ``most`` bytes; errors call it ``called``.
-
-    Raises:
-        BundleError: It is no bag, or a file is missing, additional or changed; it is named.
+    It may unpack to ``most`` bytes; errors call it ``called``. BundleError where it is no bag, or a
+    file is missing, additional or changed; it is named.
     """
     files = _unzipped(content, called, most)
     tags = {name: content for name, content in files.items() if not name.startswith(PAYLOAD)}
@@ -166,8 +164,7 @@ def _on_any_disk(name: str) -> str:
 def _check_layout(content: bytes, listed: list[zipfile.ZipInfo], called: str) -> None:
     """See that the zip has no byte but its entries and their list, which agree.
 
-    Raises:
-        BundleError: Programs that read either of them would not get the same files.
+    BundleError where programs that read either of them would not get the same files.
     """
     at = 0
     for info in listed:

@@ -55,20 +55,15 @@ Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleCheck:
-    """What a bundle shows; every file has its digest.
-
-    Attributes:
-        approved: Sites whose approval of this plan bears the signature of their key.
-        signer: Whose key signed all files, by the plan and the study; empty where nobody did.
-        coordinator: The fingerprint of the coordinator's key and root, which a person compares by
-            telephone; empty without a study.
-    """
+    """What a bundle shows; every file has its digest."""
 
     files: int
     plan: Plan | None
-    approved: tuple[str, ...]
+    approved: tuple[str, ...]  # sites whose approval of this plan bears the signature of their key
     ledgers: tuple[LedgerCheck, ...]
-    signer: str
+    signer: str  # whose key signed all files, by the plan and the study; empty where nobody did
+    # the fingerprint of the coordinator's key and root, which a person compares by telephone; empty
+    # without a study
     coordinator: str
 
 
@@ -109,12 +104,9 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
 def verify_bundle(path: Path) -> BundleCheck:
     """Check all that a bundle can prove, without any other file.
 
-    Whose keys they are it cannot show: people compare those.
-
-    Raises:
-        BundleError: A file is missing, additional or changed, or two files contradict each other;
-            the file is named.
-        LedgerError: A ledger is broken, or contradicts the result or what the coordinator received.
+    Whose keys they are it cannot show: people compare those. BundleError where a file is missing,
+    additional or changed, or two files contradict each other; the file is named; LedgerError where
+    a ledger is broken, or contradicts the result or what the coordinator received.
     """
     try:
         size = path.stat().st_size

@@ -42,27 +42,19 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """A run at one moment.
+    """A run at one moment."""
 
-    Attributes:
-        began: When it began, as `time.monotonic`.
-        round: The round in progress; 0 before the first.
-        rounds: Rounds finished since it began.
-        number: Number, in the run, of the last round that finished.
-        present: Sites whose answers are in the last sum.
-        names: The variables in the order of their positions; empty where only sites know them.
-    """
-
-    began: float
-    round: int = 0
+    began: float  # when it began, as `time.monotonic`
+    round: int = 0  # the round in progress; 0 before the first
     label: str = ""
-    rounds: int = 0
-    number: int = 0
+    rounds: int = 0  # rounds finished since it began
+    number: int = 0  # number, in the run, of the last round that finished
     values: int = 0
     sent: Mapping[str, int] | None = None
-    present: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()  # sites whose answers are in the last sum
     n_cohort: int = 0
     skeleton: Skeleton | None = None
+    # the variables in the order of their positions; empty where only sites know them
     names: tuple[str, ...] = ()
     ended: bool = False
 

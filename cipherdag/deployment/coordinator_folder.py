@@ -162,9 +162,8 @@ class CoordinatorFolder:
     def study(self) -> Study:
         """The newest study.
 
-        Raises:
-            SiteNotReadyError: The folder is no coordinator's.
-            SignatureError: The study was altered.
+        SiteNotReadyError where the folder is no coordinator's, SignatureError where the study was
+        altered.
         """
         if not self.study_path.exists():
             raise SiteNotReadyError(

@@ -37,24 +37,15 @@ log = logging.getLogger("cipherdag.site")
 
 
 class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of ``engine.json``.
-
-    Attributes:
-        user: Number of the user that the process runs as.
-        other_user: Whether that is another user than that of the site's own process.
-        kernel: What the kernel enforces: ``landlock``, ``seccomp``.
-        opened: Files of the site that it could open although it must not.
-        news: The last notice that was no refusal, and when.
-        refused: How many requests were refused; ``last_refused`` says the last, and when.
-    """
+    """The content of ``engine.json``."""
 
     started: str = ""
-    user: int = -1
-    other_user: bool = False
-    kernel: tuple[str, ...] = ()
-    opened: tuple[str, ...] = ()
-    news: str = ""
-    refused: int = 0
+    user: int = -1  # number of the user that the process runs as
+    other_user: bool = False  # whether that is another user than that of the site's own process
+    kernel: tuple[str, ...] = ()  # what the kernel enforces: ``landlock``, ``seccomp``
+    opened: tuple[str, ...] = ()  # files of the site that it could open although it must not
+    news: str = ""  # the last notice that was no refusal, and when
+    refused: int = 0  # how many requests were refused; ``last_refused`` says the last, and when
     last_refused: str = ""
 
     @classmethod

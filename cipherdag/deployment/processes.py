@@ -92,10 +92,7 @@ def start(
 
 
 def waiting_plans(
-    approvals: Approvals,
-    clock: Callable[[], float] = time.monotonic,
-    *,
-    notice: Path | None = None,
+    approvals: Approvals, clock: Callable[[], float] = time.monotonic, *, notice: Path | None = None
 ) -> Iterator[list[str]]:
     """Yield at each step a sentence on every plan that newly waits for a person.
 
@@ -293,8 +290,7 @@ def serve(
 def reached(host: str, port: int, certificate: Path) -> list[str]:
     """Whether this server answers at its address, seen from this machine; remarks if not.
 
-    Raises:
-        SiteUnreachableError: Another process of this machine answers there.
+    SiteUnreachableError where another process of this machine answers there.
     """
     expected = load_pem_x509_certificate(certificate.read_bytes()).public_bytes(Encoding.DER)
     try:

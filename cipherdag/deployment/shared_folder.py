@@ -132,8 +132,7 @@ def check_public_keys(request: Request) -> None:
 def answer_request(folder: Path, share: Path, request: Request, study: Study) -> bytes:
     """Agree on a key with a site and make its folder in the share; the answer for the approval.
 
-    Raises:
-        OutputError: The share is not there, or not to be written into.
+    OutputError where the share is not there, or not to be written into.
     """
     made = share / request.name
     with writing(made):
@@ -151,9 +150,8 @@ def answer_request(folder: Path, share: Path, request: Request, study: Study) ->
 def files_engine(folder: Path, share: Path, study: Study) -> Iterator[FilesEngine]:
     """The engine with a link to every site; one process at a time has it.
 
-    Raises:
-        SiteNotReadyError: Another process uses the folder, or a key is gone.
-        PolicyRefusedError: Others can read a key.
+    SiteNotReadyError where another process uses the folder, or a key is gone; PolicyRefusedError
+    where others can read a key.
     """
     with locked(folder / f"{NUMBERS}.lock"):
         keys = {site.name: _coordinator_key(folder, site.name, study) for site in study.sites}

@@ -176,9 +176,7 @@ class Confidences:
         """The marks that enough replicates have, see `EdgeConfidence.consensus`: no class of DAGs.
 
         Edges of a directed cycle have no direction in it; the kind is that of the graph.
-
-        Raises:
-            ParameterError: Another threshold.
+        ParameterError for another threshold.
         """
         if not 0.0 < threshold <= 1.0:
             raise ParameterError("the threshold of a consensus must be above 0 and at most 1")

@@ -126,18 +126,13 @@ EXPLAINED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnresolvedTriple:
-    """An unshielded triple, by name.
-
-    Attributes:
-        tests_say: What its tests say of the middle; "open" where they do not clearly say.
-        evidence: That of the tests, in words; "" where nothing was tested.
-    """
+    """An unshielded triple, by name."""
 
     first: str
     middle: str
     last: str
-    tests_say: Saying
-    evidence: str
+    tests_say: Saying  # what its tests say of the middle; "open" where they do not clearly say
+    evidence: str  # that of the tests, in words; "" where nothing was tested
     stands_as: Literal["collider", "no collider", "open"]
 
     def __str__(self) -> str:

@@ -31,34 +31,24 @@ ESTIMATORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmMean:
-    """The mean of the outcome if all rows were of one arm.
+    """The mean of the outcome if all rows were of one arm."""
 
-    Attributes:
-        arm: The treatment's category, 0 for the first.
-        mean: Of the outcome, or of two categories the share of the second one.
-        effective: How many rows of equal weight would be as good; None where none is weighted.
-    """
-
-    arm: int
+    arm: int  # the treatment's category, 0 for the first
     rows: int
-    mean: float
+    mean: float  # of the outcome, or of two categories the share of the second one
     error: float
+    # how many rows of equal weight would be as good; None where none is weighted
     effective: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """One category of the treatment against the reference, or one unit, and a 95 % interval.
+    """One category of the treatment against the reference, or one unit, and a 95 % interval."""
 
-    Attributes:
-        arm: The category, 0 for the first; None of a number.
-        error: Its standard error; of ratios that of the logarithm.
-    """
-
-    arm: int | None
+    arm: int | None  # the category, 0 for the first; None of a number
     scale: Scale
     estimate: float
-    error: float
+    error: float  # its standard error; of ratios that of the logarithm
     low: float
     high: float
 
@@ -81,37 +71,23 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refutation:
-    """An effect where something was changed.
-
-    Attributes:
-        left_out: The variable that is left out, or the number of the part of the rows.
-        why: Empty, or why nothing is estimated.
-        contrasts: The differences against the reference.
-    """
+    """An effect where something was changed."""
 
     change: Change
-    left_out: str = ""
-    why: str = ""
-    contrasts: tuple[Contrast, ...] = ()
+    left_out: str = ""  # the variable that is left out, or the number of the part of the rows
+    why: str = ""  # empty, or why nothing is estimated
+    contrasts: tuple[Contrast, ...] = ()  # the differences against the reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BetweenSites:
-    """Heterogeneity of the sites' separate effect estimates, measured by Cochran's Q.
+    """Heterogeneity of the sites' separate effect estimates, measured by Cochran's Q."""
 
-    Attributes:
-        arm: The category, 0 for the first; None of a number.
-        sites: How many sites' rows tell one.
-        estimate: Their mean, weighted by 1 over the variance of each.
-        error: Its standard error, if all sites have one effect.
-        q: Cochran's Q: about its degrees of freedom, one less than sites, if they have.
-    """
-
-    arm: int | None
-    sites: int
-    estimate: float
-    error: float
-    q: float
+    arm: int | None  # the category, 0 for the first; None of a number
+    sites: int  # how many sites' rows tell one
+    estimate: float  # their mean, weighted by 1 over the variance of each
+    error: float  # its standard error, if all sites have one effect
+    q: float  # Cochran's Q: about its degrees of freedom, one less than sites, if they have
 
     @classmethod
     def all_of(
@@ -153,22 +129,14 @@ class BetweenSites:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """Where rows have a category of the treatment more or less often than the model says.
+    """Where rows have a category of the treatment more or less often than the model says."""
 
-    Attributes:
-        arm: The category, from 1 for the second.
-        variable: The number by which rows are divided.
-        below: The value, of several, below which the departure is clearest.
-        z: By how many standard deviations more rows below it have the category.
-        tests: How many values were tried.
-        square: By how many standard deviations rows with the category have larger squares of it.
-    """
-
-    arm: int
-    variable: str
-    below: float
-    z: float
-    tests: int
+    arm: int  # the category, from 1 for the second
+    variable: str  # the number by which rows are divided
+    below: float  # the value, of several, below which the departure is clearest
+    z: float  # by how many standard deviations more rows below it have the category
+    tests: int  # how many values were tried
+    # by how many standard deviations rows with the category have larger squares of it
     square: float = 0.0
 
     @property
@@ -184,19 +152,12 @@ class Departure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A test whether missingness of rows depends on the treatment or on the outcome.
+    """A test whether missingness of rows depends on the treatment or on the outcome."""
 
-    Attributes:
-        of: Which of the two.
-        sites: How many sites tell of it.
-        rows: How many rows these are there.
-        z: How far its sum over these rows is from what chance makes it, in standard deviations.
-    """
-
-    of: Literal["treatment", "outcome"]
-    sites: int
-    rows: int
-    z: float
+    of: Literal["treatment", "outcome"]  # which of the two
+    sites: int  # how many sites tell of it
+    rows: int  # how many rows these are there
+    z: float  # how far its sum over these rows is from what chance makes it, in standard deviations
 
     @property
     def p_value(self) -> float:

@@ -21,31 +21,22 @@ Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCurve:
-    """The survival curve of one group, a number per bin; empty where too few sites tell of it.
+    """The survival curve of one group, a number per bin; empty where too few sites tell of it."""
 
-    Attributes:
-        sites: How many sites tell of the group, 0 where they are too few.
-        rows: The least and the most rows that it can have; the same where counts are exact.
-        ended: How many with the event up to the last edge, likewise.
-        events: Rows with the event in the bin; about, where counts are ranges.
-        at_risk: Rows without it when the bin begins, likewise.
-        survival: Estimated chance of no event up to the end of the bin; None without rows at risk.
-        low: Lower end of its 95 % interval, likewise.
-        high: Upper end, likewise.
-        median: End of the bin in which the curve falls to a half, and the ends of its interval;
-            None where that does not happen.
-        coarse: Whether bins are so coarse that the interval owes most of its width to them.
-    """
-
-    sites: int = 0
+    sites: int = 0  # how many sites tell of the group, 0 where they are too few
+    # the least and the most rows that it can have; the same where counts are exact
     rows: tuple[int, int] = (0, 0)
-    ended: tuple[int, int] = (0, 0)
-    events: tuple[int, ...] = ()
-    at_risk: tuple[int, ...] = ()
+    ended: tuple[int, int] = (0, 0)  # how many with the event up to the last edge, likewise
+    events: tuple[int, ...] = ()  # rows with the event in the bin; about, where counts are ranges
+    at_risk: tuple[int, ...] = ()  # rows without it when the bin begins, likewise
+    # estimated chance of no event up to the end of the bin; None without rows at risk
     survival: Numbers = ()
-    low: Numbers = ()
-    high: Numbers = ()
+    low: Numbers = ()  # lower end of its 95 % interval, likewise
+    high: Numbers = ()  # upper end, likewise
+    # end of the bin in which the curve falls to a half, and the ends of its interval; None where
+    # that does not happen
     median: Numbers = (None, None, None)
+    # whether bins are so coarse that the interval owes most of its width to them
     coarse: bool = False
 
     @property
@@ -116,30 +107,21 @@ class HazardRatio:
 
 
 class HazardModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A Cox model.
+    """A Cox model."""
 
-    Attributes:
-        sites: How many sites tell of it, 0 where they are too few.
-        site_hazards: Whether each site has a hazard of its own, or all have one.
-        efron: Whether ties are taken as Efron does, or as Breslow.
-        ratios: Of every column, in the order of the model.
-        value: Logarithm of the partial likelihood at its maximum; None without sites.
-        null: The same with no predictor at all.
-        statistic: Twice the difference, chi-square; None where that is not known.
-        p_value: Chance of a larger one if no predictor matters.
-        few: Columns and places from 0 of the categories that too few sites have rows of, so that
-            nothing is told of the model.
-    """
-
-    sites: int
+    sites: int  # how many sites tell of it, 0 where they are too few
+    # whether each site has a hazard of its own, or all have one
     site_hazards: bool = msgspec.field(name="own_hazards")
-    efron: bool = True
-    ratios: tuple[HazardRatio, ...] = ()
+    efron: bool = True  # whether ties are taken as Efron does, or as Breslow
+    ratios: tuple[HazardRatio, ...] = ()  # of every column, in the order of the model
+    # logarithm of the partial likelihood at its maximum; None without sites
     value: float | None = None
-    null: float | None = None
-    statistic: float | None = None
+    null: float | None = None  # the same with no predictor at all
+    statistic: float | None = None  # twice the difference, chi-square; None where that is not known
     dof: int = 0
-    p_value: float | None = None
+    p_value: float | None = None  # chance of a larger one if no predictor matters
+    # columns and places from 0 of the categories that too few sites have rows of, so that nothing
+    # is told of the model
     few: tuple[tuple[str, int], ...] = ()
 
     @property

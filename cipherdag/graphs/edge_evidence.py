@@ -19,21 +19,15 @@ SIGN = "association"  # the measure of effects that have nothing but a sign
 
 @dataclass(frozen=True, slots=True)
 class TestsOfEdge(Generic[Name]):
-    """The tests that could take an edge away.
-
-    Attributes:
-        asked: How many there are.
-        undone: How many of them could not be done.
-        given: The conditioning set of one undone test; None for votes, each about many tests.
-        why: The reason, in words.
-    """
+    """The tests that could take an edge away."""
 
     __test__ = False  # pytest takes every class named Test... for a test case
 
-    asked: int
-    undone: int
+    asked: int  # how many there are
+    undone: int  # how many of them could not be done
+    # the conditioning set of one undone test; None for votes, each about many tests
     given: tuple[Name, ...] | None = ()
-    why: str = ""
+    why: str = ""  # the reason, in words
 
     @property
     def unit(self) -> Literal["test", "vote"]:
@@ -155,21 +149,13 @@ class Separation(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class GraphEvidence:
-    """The evidence of a learnt graph.
+    """The evidence of a learnt graph."""
 
-    Attributes:
-        measure: What a strength is, as a phrase; empty if the algorithm has none.
-        edges: The evidence of every edge.
-        support: What the support of a separation is, as a phrase.
-        separations: The separating sets that were chosen.
-        remarks: What else the opened numbers say, in sentences.
-    """
-
-    measure: str = ""
-    edges: tuple[EdgeEvidence, ...] = ()
-    support: str = ""
-    separations: tuple[Separation, ...] = ()
-    remarks: tuple[str, ...] = ()
+    measure: str = ""  # what a strength is, as a phrase; empty if the algorithm has none
+    edges: tuple[EdgeEvidence, ...] = ()  # the evidence of every edge
+    support: str = ""  # what the support of a separation is, as a phrase
+    separations: tuple[Separation, ...] = ()  # the separating sets that were chosen
+    remarks: tuple[str, ...] = ()  # what else the opened numbers say, in sentences
 
     @property
     def unsupported(self) -> tuple[EdgeEvidence, ...]:

@@ -102,10 +102,8 @@ def edges_from_csv(
     Further columns are ignored, and marks are those of ``marks``. If variables are declared, a name
     that is none of them is tried again without surrounding white space and in Unicode form C, as
     names are compared everywhere. An apostrophe that `cipherdag.pages.files.csv_text` put in front
-    of a name is taken off, unless only the name with it is declared.
-
-    Raises:
-        GraphError: Another header, an unknown mark, or a line that is too short, by its number.
+    of a name is taken off, unless only the name with it is declared. GraphError for another
+    header, an unknown mark, or a line that is too short, by its number.
     """
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     declared = frozenset(nodes or ())
@@ -121,10 +119,7 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
 
     The attribute ``mark`` of an edge counts where it is there, with ``source`` and ``target`` if
     these are. Else an edge of a ``Graph``, and two arcs that join a pair both ways, have the mark
-    ``---``.
-
-    Raises:
-        GraphError: It is no networkx graph, or a multigraph.
+    ``---``. GraphError where it is no networkx graph, or a multigraph.
     """
     try:
         directed, multiple = graph.is_directed(), graph.is_multigraph()
@@ -149,8 +144,7 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
 def edges_from_causallearn(graph: Any) -> list[tuple[str, str, str]]:
     """Edges of a ``GeneralGraph`` of causal-learn.
 
-    Raises:
-        GraphError: It is something else, or an end has a mark that no graph here has.
+    GraphError where it is something else, or an end has a mark that no graph here has.
     """
     try:
         joined = [

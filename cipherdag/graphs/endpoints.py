@@ -40,9 +40,8 @@ def checked_arcs(arcs: ArrayLike) -> BoolMatrix:
 def checked_endpoints(endpoints: ArrayLike) -> Endpoints:
     """A copy as a matrix of endpoint marks.
 
-    Raises:
-        GraphError: Not a square matrix of marks, an edge from a variable to itself, or one that has
-            a mark at one end only.
+    GraphError for no square matrix of marks, an edge from a variable to itself, or one that
+    has a mark at one end only.
     """
     matrix = _square(np.array(endpoints, dtype=np.int8))
     if not np.isin(matrix, (NONE, *SIGNS)).all() or matrix.diagonal().any():

@@ -25,15 +25,10 @@ MOST_GRAPHS = 10_000
 
 @dataclass(frozen=True)
 class GraphSample:
-    """DAGs over the same variables, as they were drawn; some may occur often.
+    """DAGs over the same variables, as they were drawn; some may occur often."""
 
-    Attributes:
-        nodes: Names of the p variables.
-        arcs: Directed edges of each graph, shape (G, p, p).
-    """
-
-    nodes: tuple[str, ...]
-    arcs: NDArray[np.bool_]
+    nodes: tuple[str, ...]  # names of the p variables
+    arcs: NDArray[np.bool_]  # directed edges of each graph, shape (G, p, p)
 
     def __len__(self) -> int:
         return len(self.arcs)

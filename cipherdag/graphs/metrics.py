@@ -118,8 +118,7 @@ def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
 def compare_pags(learned: PartialMixedGraph, truth: PartialMixedGraph) -> PAGMetrics:
     """Compare two PAGs over the same names in whatever order.
 
-    Raises:
-        GraphError: The graphs have different names; the message lists the difference.
+    GraphError where the graphs have different names; the message lists the difference.
     """
     ends, true = learned.endpoints, _aligned(learned, truth)
     extra, miss, common = _edge_counts(ends, true)

@@ -61,10 +61,8 @@ def colliders_by_sepset(
 ) -> list[Triple]:
     """Unshielded triples (x, y, z), x < z, whose middle is not in the separating set of the ends.
 
-    A set that is None is ambiguous: its pair (x, z), x < z, has no collider.
-
-    Raises:
-        GraphError: Not a graph, or a pair has no separating set.
+    A set that is None is ambiguous: its pair (x, z), x < z, has no collider. GraphError where
+    it is no graph, or a pair has no separating set.
     """
     adjacent = checked_arcs(skeleton)
     colliders: list[Triple] = []
@@ -240,9 +238,7 @@ def class_of(
     Triples (x, y, z), x < z, are unshielded in the symmetric skeleton, shape (p, p); those that are
     open may be colliders or not. A strength is that of the evidence for a collider, or for its pair
     (x, z); ``tie_break``, shape (p,), sorts variables that the graph does not distinguish.
-
-    Raises:
-        ParameterError: A strength is missing or not a number.
+    ParameterError where a strength is missing or not a number.
     """
     # arrows on a cycle go unless required, whatever the colliders
     start = constraints.directed(skeleton)

@@ -11,20 +11,13 @@ from cipherdag.arrays import FloatVector
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of values of one kind inside an answer; all of it is public.
-
-    Attributes:
-        bound: Largest value that a site may answer; beyond is refused, never clipped.
-        resolution_bits: The grid is ``2**-resolution_bits``; 0 for whole numbers.
-        comparison: The answer is 0 or 1 and only "does any site have 1?" is learnt.
-        signed: Whether values reach down to ``-bound``; otherwise to 0.
-    """
+    """A run of values of one kind inside an answer; all of it is public."""
 
     length: int
-    bound: float
-    resolution_bits: int = 0
-    comparison: bool = False
-    signed: bool = False
+    bound: float  # largest value that a site may answer; beyond is refused, never clipped
+    resolution_bits: int = 0  # the grid is ``2**-resolution_bits``; 0 for whole numbers
+    comparison: bool = False  # the answer is 0 or 1 and only "does any site have 1?" is learnt
+    signed: bool = False  # whether values reach down to ``-bound``; otherwise to 0
 
 
 @dataclass(frozen=True, slots=True)

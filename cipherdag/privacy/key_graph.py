@@ -85,20 +85,13 @@ class KeyGraph:
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """The degree of a sparse key graph, and bounds on the chances that it exposes or fails.
-
-    Attributes:
-        colluders: Sites that may tell the coordinator everything.
-        leaving: Sites that may leave in a run, the coordinator's choice: a sum covers the others.
-        degree: Number of neighbours: sites that each shares a key with.
-        threshold: How many neighbours recover the self mask of a site that left.
-    """
+    """The degree of a sparse key graph, and bounds on the chances that it exposes or fails."""
 
     n_sites: int
-    colluders: int
-    leaving: int
-    degree: int
-    threshold: int
+    colluders: int  # sites that may tell the coordinator everything
+    leaving: int  # sites that may leave in a run, the coordinator's choice: a sum covers the others
+    degree: int  # number of neighbours: sites that each shares a key with
+    threshold: int  # how many neighbours recover the self mask of a site that left
 
     @classmethod
     def fewest(cls, n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:

@@ -76,25 +76,16 @@ class Offers(Body, frozen=True):
 
 
 class Seals(Body, frozen=True, omit_defaults=True):
-    """A site's ML-KEM ciphertexts for the later sites, and what the first site seals for them.
+    """A site's ML-KEM ciphertexts for the later sites, and what the first site seals for them."""
 
-    Attributes:
-        transcript: Digest of all offers.
-        ciphertexts: One per later site in cohort order.
-        chance: The random number that the site committed to; of all of them the `beacon` is made.
-        secrets: From the first site only, one sealed `SharedSecrets` per later site.
-        content: From the first site only, the sealed `SharedContent`, once for all.
-        dealer: Of two sites the ciphertext for the coordinator that deals.
-        last_record: The last record of the site's ledger, an encoded `ShownRecord`.
-    """
-
-    transcript: bytes
-    ciphertexts: PerSite
+    transcript: bytes  # digest of all offers
+    ciphertexts: PerSite  # one per later site in cohort order
+    # the random number that the site committed to; of all of them the `beacon` is made
     chance: bytes
-    secrets: PerSite = ()
-    content: bytes = b""
-    dealer: bytes = b""
-    last_record: bytes = b""
+    secrets: PerSite = ()  # from the first site only, one sealed `SharedSecrets` per later site
+    content: bytes = b""  # from the first site only, the sealed `SharedContent`, once for all
+    dealer: bytes = b""  # of two sites the ciphertext for the coordinator that deals
+    last_record: bytes = b""  # the last record of the site's ledger, an encoded `ShownRecord`
 
 
 class SharedSecrets(Body, frozen=True):

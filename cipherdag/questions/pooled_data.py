@@ -197,17 +197,12 @@ class ColumnKinds:
 
 
 class VariableSets(Question, frozen=True):
-    """Base of questions about contingency tables of sets of variables.
+    """Base of questions about contingency tables of sets of variables."""
 
-    Attributes:
-        categories: Number of categories of every variable, shape (p,).
-        counts: How many sets have 1, 2, ... variables.
-        members: Packed positions, two bytes each, ascending within a set: the sets of one
-            variable, then those of two, and so on.
-    """
-
-    categories: tuple[int, ...]
-    counts: tuple[int, ...]
+    categories: tuple[int, ...]  # number of categories of every variable, shape (p,)
+    counts: tuple[int, ...]  # how many sets have 1, 2, ... variables
+    # packed positions, two bytes each, ascending within a set: the sets of one variable, then those
+    # of two, and so on
     members: bytes
     max_rows: int = 1 << 20
 

@@ -111,9 +111,7 @@ def kind_of(report: Mapping[str, Any]) -> str:
 def read_rest(folder: str | Path) -> SavedFiles:
     """Read the files beside `result.json`; one that is not there counts as empty.
 
-    Raises:
-        OutputError: A file cannot be read.
-        LedgerError: A ledger cannot be read as text.
+    OutputError where a file cannot be read, LedgerError where a ledger cannot be read as text.
     """
     path = Path(folder)
     source, schema = path / "run.toml", path / "schema.toml"
@@ -153,8 +151,7 @@ def verify_ledgers(
 ) -> dict[str, LedgerHead]:
     """Check the ledgers of a result, by site, against the heads that the sites reported.
 
-    Raises:
-        LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
+    LedgerError where a line is wrong (it is named), lines are missing at the end, or a ledger is.
     """
     heads: dict[str, LedgerHead] = {}
     for site in sorted(set(expected) | set(ledgers)):
@@ -180,9 +177,8 @@ def verify_ledgers(
 def read_run_toml(path: Path, asked: str = "") -> dict[str, Any]:
     """The description of a saved run; ``asked`` is what real sites are to run, if not the same.
 
-    Raises:
-        OutputError: The file is not there or not a run's description, or says nothing, as that of
-            a run which was not started on the command line.
+    OutputError where the file is not there or not a run's description, or says nothing, as that of
+    a run which was not started on the command line.
     """
     source: dict[str, Any] = _parsed(path, tomllib.loads)
     if not source:

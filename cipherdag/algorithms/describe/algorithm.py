@@ -137,17 +137,11 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class DescribeOutcome:
-    """The summaries by position.
+    """The summaries by position."""
 
-    Attributes:
-        summaries: What is known of every column, in units of 1 where counts are exact.
-        differences: How the sites compare in each.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
-
-    summaries: Summaries
-    differences: tuple[SiteDifference, ...]
-    of_patients: Mapping[str, Any]
+    summaries: Summaries  # what is known of every column, in units of 1 where counts are exact
+    differences: tuple[SiteDifference, ...]  # how the sites compare in each
+    of_patients: Mapping[str, Any]  # the details on rows that are visits, as `ColumnKinds` has them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,25 +44,15 @@ Quantiles = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
-    """The values that `ColumnSums` opens, shapes (p,) and (c,) for continuous columns.
+    """The values that `ColumnSums` opens, shapes (p,) and (c,) for continuous columns."""
 
-    Attributes:
-        rows: Rows of all sites; about, where some site restricts small counts.
-        values: Values of every column that sums are of; 0 where they are withheld.
-        beyond: Whether some site has a number that is too large.
-        drawn: Whether some site draws in numbers that few of its rows would dominate.
-        far: Whether some site has few numbers far beyond all others.
-        mean: Of continuous columns; 0 without values.
-        deviation: Their standard deviation; NaN of fewer than two values.
-    """
-
-    rows: int
-    values: IndexArray
-    beyond: BoolVector
-    drawn: BoolVector
-    far: BoolVector
-    mean: FloatVector
-    deviation: FloatVector
+    rows: int  # rows of all sites; about, where some site restricts small counts
+    values: IndexArray  # values of every column that sums are of; 0 where they are withheld
+    beyond: BoolVector  # whether some site has a number that is too large
+    drawn: BoolVector  # whether some site draws in numbers that few of its rows would dominate
+    far: BoolVector  # whether some site has few numbers far beyond all others
+    mean: FloatVector  # of continuous columns; 0 without values
+    deviation: FloatVector  # their standard deviation; NaN of fewer than two values
 
     @classmethod
     def of(cls, question: ColumnSums, sums: FloatVector) -> Spreads:

@@ -63,9 +63,7 @@ def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) 
     """Means of the arms from the sums of the stage `ArmMeans`.
 
     ``fits`` are the models at their maxima, by number: an arm's outcome, or `TREATMENT`.
-
-    Raises:
-        AggregateRangeError: Sums that no rows have.
+    AggregateRangeError for sums that no rows have.
     """
     means, overlap, scores, _ = segments(question.encodings, sums)
     values, divisors, influence, sizes = [], [], [], []

@@ -46,11 +46,7 @@ class PossibleSet:
 
 
 def read_sets(text: str) -> tuple[PossibleSet, ...]:
-    """The adjustment sets that a text states.
-
-    Raises:
-        ParameterError: It says none.
-    """
+    """The adjustment sets that a text states; ParameterError where it says none."""
     if not text.strip().startswith("["):
         names = tuple(name.strip() for name in text.split(","))
         return (PossibleSet(() if names == ("",) else names),)
@@ -76,10 +72,8 @@ def joined_sets(graphs: Iterable[CausalGraph], treatment: str, outcome: str) -> 
     """The possible sets of the treatment's causes in several graphs, as text for `read_sets`.
 
     Causes depend on few edges of a graph, so that one wrong edge changes few of these sets. Graphs
-    that stand for no class of DAGs say nothing.
-
-    Raises:
-        ParameterError: No graph says anything, or has these variables.
+    that stand for no class of DAGs say nothing. ParameterError where no graph says anything, or has
+    these variables.
     """
     sets: dict[Names, PossibleSet] = {}
     for graph in graphs:
@@ -98,10 +92,8 @@ def sampled_sets(sample: GraphSample, treatment: str, outcome: str) -> str:
     """The direct causes of the treatment in graphs where it causes the outcome, for `read_sets`.
 
     Each set has its share of all graphs. Those of few graphs are counted with the set that differs
-    in the fewest variables.
-
-    Raises:
-        ParameterError: Hardly any graph has the effect, or one has no such variable.
+    in the fewest variables. ParameterError where hardly any graph has the effect, or one has no
+    such variable.
     """
     require(treatment != outcome, "treatment and outcome are to be different variables")
     try:
@@ -131,8 +123,7 @@ def sampled_sets(sample: GraphSample, treatment: str, outcome: str) -> str:
 def written_sets(answer: Answer) -> str:
     """The adjustment sets of a graph in the form that `read_sets` reads.
 
-    Raises:
-        ParameterError: It is not identified by adjustment.
+    ParameterError where it is not identified by adjustment.
     """
     if not isinstance(answer, Identified | PossibleSets | NotIdentified):
         raise ParameterError(

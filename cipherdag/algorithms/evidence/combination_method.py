@@ -16,34 +16,24 @@ Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, CachedFe
 class CombinationMethod:
     """A `CombinationMethod` combines the sites' evidence; the module `registry` lists all.
 
-    Attributes:
-        name: The value of the parameter ``evidence``.
-        discloses: What everybody learns, at most.
-        open: Opens the source of p-values of some settings.
-        close: Opens a source of verdicts, whose sums stay closed; None where there is none.
-        closed: What everybody learns where sums stay closed.
-        own_tests: Whether the columns alone decide its tests, and no test of a site's is computed.
-        triplets: Whether FedCMFS can use it, test by test.
-        asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
-        overlapping: Whether sites may lack variables: sums cover the sites that can do a test.
-        mixes_sites: Whether differences between sites may look like dependence.
-        tests: Names of the tests it accepts; empty for all.
-
-    Raises:
-        ValueError: It does not say what it discloses.
+    ValueError where it does not say what it discloses.
     """
 
-    name: str
-    discloses: tuple[Disclosure, ...]
-    open: Opening = field(repr=False)
+    name: str  # the value of the parameter ``evidence``
+    discloses: tuple[Disclosure, ...]  # what everybody learns, at most
+    open: Opening = field(repr=False)  # opens the source of p-values of some settings
+    # opens a source of verdicts, whose sums stay closed; None where there is none
     close: Opening | None = field(default=None, repr=False)
-    closed: tuple[Disclosure, ...] = ()
+    closed: tuple[Disclosure, ...] = ()  # what everybody learns where sums stay closed
+    # whether the columns alone decide its tests, and no test of a site's is computed
     own_tests: bool = False
-    triplets: bool = False
+    triplets: bool = False  # whether FedCMFS can use it, test by test
+    # whether it asks for the kinds of columns, and so can compare the sites
     asks_columns: bool = False
+    # whether sites may lack variables: sums cover the sites that can do a test
     overlapping: bool = False
-    mixes_sites: bool = False
-    tests: tuple[str, ...] = ()
+    mixes_sites: bool = False  # whether differences between sites may look like dependence
+    tests: tuple[str, ...] = ()  # names of the tests it accepts; empty for all
 
     def __post_init__(self) -> None:
         if not self.discloses or (self.close is not None and not self.closed):

@@ -106,9 +106,7 @@ class ThresholdedTests(CachedFederatedCITest):
 
     With ``fisher`` a test that no site can do has NaN. With ``weighted_p``, where constants are
     untestable, marginal tests are compared in both directions, and have NaN where neither holds.
-
-    Raises:
-        ParameterError: There are too many sites, or rows at a site, to compare their sums.
+    ParameterError where there are too many sites, or rows at a site, to compare their sums.
     """
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:

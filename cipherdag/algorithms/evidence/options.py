@@ -39,15 +39,10 @@ def with_second_alpha(settings: EvidenceSettings) -> EvidenceSettings:
 
 
 class Method(StrEnum):
-    """A `Method` is how a test over all sites was done; its value is what results call it.
+    """A `Method` is how a test over all sites was done; its value is what results call it."""
 
-    Attributes:
-        done_by: How the test was done; "" where it was not.
-        reason: Why it was not done as the evidence does tests; "" where it was.
-    """
-
-    done_by: str
-    reason: str
+    done_by: str  # how the test was done; "" where it was not
+    reason: str  # why it was not done as the evidence does tests; "" where it was
 
     WITHIN_SITES = "within sites"
     POOLED = "pooled"

@@ -48,10 +48,7 @@ def open_moments(
     """Ask in one round for the moments of all columns that have them, or in none without any.
 
     Columns with missing values have none, nor those of few values at a site that restricts small
-    counts.
-
-    Raises:
-        AggregateRangeError: More rows than there are.
+    counts. AggregateRangeError for more rows than there are.
     """
     complete = np.flatnonzero(~kinds.incomplete & ~kinds.few)
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
@@ -68,10 +65,8 @@ def open_correlations(
 
     None of the columns misses a value. Given the number of sites, correlations are those within
     them: every site subtracts its means. Columns whose spreads differ between sites are asked about
-    again, in units of each site's own deviation, in a second round.
-
-    Raises:
-        AggregateRangeError: More rows than there are.
+    again, in units of each site's own deviation, in a second round. AggregateRangeError for more
+    rows than there are.
     """
     question = Moments(
         n_variables=len(kinds.categories),
@@ -229,8 +224,7 @@ def open_pooled(
 ) -> Generator[Question, FloatVector, CachedFederatedCITest]:
     """Open tests of the pooled data in two rounds, or in three where a site restricts counts.
 
-    Raises:
-        MixedTypesError: The test does not fit the columns.
+    MixedTypesError where the test does not fit the columns.
     """
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, few=True)
     kinds = question.read((yield question))

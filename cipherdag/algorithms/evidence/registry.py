@@ -4,12 +4,7 @@ from importlib import import_module
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 
-_FILES = (
-    "within_sites",
-    "combined",
-    "pooled_moments",
-    "pooled_regressions",
-)
+_FILES = ("within_sites", "combined", "pooled_moments", "pooled_regressions")
 EVIDENCE = {
     kind.name: kind
     for file in _FILES

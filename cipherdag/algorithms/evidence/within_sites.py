@@ -180,8 +180,7 @@ def within_sites(
 ) -> Generator[Question, FloatVector, RaoTests]:
     """Open stratified tests of any columns: one round for their kinds.
 
-    Raises:
-        MixedTypesError: The test does not fit the columns.
+    MixedTypesError where the test does not fit the columns.
     """
     columns = Columns(
         n_variables=settings.n_variables,

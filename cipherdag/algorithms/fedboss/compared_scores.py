@@ -68,10 +68,7 @@ class ComparedScores:
 
     The penalty of sets holds the columns and the rows of all sites; ``per_parent`` is what a
     structure prior subtracts for every parent, on its grid. ``n_compared`` counts the comparisons
-    asked.
-
-    Raises:
-        ParameterError: There are too many sites, or rows.
+    asked. ParameterError where there are too many sites, or rows.
     """
 
     def __init__(

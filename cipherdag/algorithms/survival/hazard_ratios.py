@@ -23,11 +23,7 @@ from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums, colu
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import values_per_step
-from cipherdag.questions.threshold import (
-    ContributorCounts,
-    open_unsuppressed,
-    sum_with_threshold,
-)
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import WIDTH
 from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood, quadratic_form
@@ -38,23 +34,16 @@ Step = tuple[float, "FloatVector", "NDArray[np.float64]"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """A Cox model at its maximum.
+    """A Cox model at its maximum."""
 
-    Attributes:
-        first: The question of its first step: rows, predictors and scales.
-        fit: The maximum; None where too few sites tell.
-        sites: How many sites tell.
-        site_hazards: Whether each site has a hazard of its own.
-        few: Of which categories, position and code, too few sites have rows.
-        by_site: Sums over sites of what each one's rows tell alone, as `HazardSteps` has them;
-            empty where nothing was asked.
-    """
-
-    first: HazardSteps
-    fit: HazardFit | None
-    sites: int
-    site_hazards: bool
+    first: HazardSteps  # the question of its first step: rows, predictors and scales
+    fit: HazardFit | None  # the maximum; None where too few sites tell
+    sites: int  # how many sites tell
+    site_hazards: bool  # whether each site has a hazard of its own
+    # of which categories, position and code, too few sites have rows
     few: tuple[tuple[int, int], ...] = ()
+    # sums over sites of what each one's rows tell alone, as `HazardSteps` has them; empty where
+    # nothing was asked
     by_site: FloatVector = field(default_factory=lambda: np.zeros(0))
 
 

@@ -100,34 +100,20 @@ def group_sums(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOutcome:
-    """What was opened of G groups in B bins of time.
+    """What was opened of G groups in B bins of time."""
 
-    Attributes:
-        members: Positions of time, event and groups; of one group -1.
-        edges: Upper edge of every bin, shape (B,).
-        counts: Of every group.
-        sites: How many sites contribute to a group, shape (G,).
-        within: The log-rank sums within the sites, summed over them.
-        comparing: How many sites contribute to these.
-        compared: Which groups they are of.
-        n_sites: How many were asked.
-        unit: The largest ``min_cell_size``, of which counts are opened in whole; 1 if exact.
-        all_rows: How many rows the sites hold.
-        fitted: The Cox model; None where none was asked for.
-        of_patients: The details on rows that are visits, as `ColumnKinds` has them.
-    """
-
-    members: tuple[int, int, int]
-    edges: FloatVector
-    counts: tuple[RoundedCounts, ...]
-    sites: IndexArray
-    within: LogRankParts
-    comparing: int
-    compared: tuple[int, ...]
-    n_sites: int
-    unit: int = 1
-    all_rows: int = 0
-    fitted: Fitted | None = None
+    members: tuple[int, int, int]  # positions of time, event and groups; of one group -1
+    edges: FloatVector  # upper edge of every bin, shape (B,)
+    counts: tuple[RoundedCounts, ...]  # of every group
+    sites: IndexArray  # how many sites contribute to a group, shape (G,)
+    within: LogRankParts  # the log-rank sums within the sites, summed over them
+    comparing: int  # how many sites contribute to these
+    compared: tuple[int, ...]  # which groups they are of
+    n_sites: int  # how many were asked
+    unit: int = 1  # the largest ``min_cell_size``, of which counts are opened in whole; 1 if exact
+    all_rows: int = 0  # how many rows the sites hold
+    fitted: Fitted | None = None  # the Cox model; None where none was asked for
+    # the details on rows that are visits, as `ColumnKinds` has them
     of_patients: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -148,9 +134,8 @@ def exact_counts(
 ) -> Generator[Question, FloatVector, SurvivalOutcome]:
     """Ask for sums, with a bin more of all that is beyond the edges.
 
-    Raises:
-        DataError: Some site has a time below 0.
-        AggregateRangeError: The counts contradict each other.
+    DataError where some site has a time below 0, AggregateRangeError where the counts contradict
+    each other.
     """
     packed = np.append(edges, BEYOND).astype("<f8").tobytes()
     question, sums = yield from group_sums(SurvivalCounts(**rows, edges=packed), min_contributors)
@@ -231,8 +216,7 @@ def counts_in_units(
 ) -> tuple[RoundedCounts, ...]:
     """The counts of each group as whole units tell them; of two, the first is both less the second.
 
-    Raises:
-        AggregateRangeError: They contradict each other.
+    AggregateRangeError where they contradict each other.
     """
     edges, groups = asked.edge_array(), asked.n_groups
     events, gone = floors[:-groups].reshape(2, groups, -1)

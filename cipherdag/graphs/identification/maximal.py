@@ -36,9 +36,8 @@ MOST_IN_A_BUCKET = 32  # of more it could take minutes
 def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
     """The graph as bit masks, if it is a maximal PDAG.
 
-    Raises:
-        GraphError: It has a directed cycle, stands for no DAG at all, or leaves an edge undirected
-            whose direction follows from the others.
+    GraphError where it has a directed cycle, stands for no DAG at all, or leaves an edge undirected
+    whose direction follows from the others.
     """
     if topological_order(arcs & ~arcs.T) is None:
         raise GraphError(
@@ -81,8 +80,7 @@ def with_constraints(
 ) -> BoolMatrix:
     """The maximal PDAG of a graph under background knowledge of its edges, shape (p, p).
 
-    Raises:
-        GraphError: The graph contradicts the knowledge, or stands for no DAG.
+    GraphError where the graph contradicts the knowledge, or stands for no DAG.
     """
     missing = constraints.required & ~(arcs | arcs.T)
     if missing.any():

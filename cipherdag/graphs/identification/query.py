@@ -92,8 +92,7 @@ def identify(
 def parent_sets(graph: MixedGraph, variable: str) -> tuple[tuple[str, ...], ...]:
     """What the direct causes of a variable are in some DAG of the graph, each set once (IDA).
 
-    Raises:
-        GraphError: The graph has a directed cycle, stands for no DAG, or is not complete.
+    GraphError where the graph has a directed cycle, stands for no DAG, or is not complete.
     """
     names, arcs = _sorted_arcs(graph)
     every = possible_parents(maximal_pattern(names, arcs), names.index(variable))

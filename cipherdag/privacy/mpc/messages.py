@@ -48,23 +48,14 @@ _FRAME_OF_A_PART = 8  # room for the lengths of one site's part and commitment
 
 
 class Contributed(Body, frozen=True):
-    """A site's parts; a part for itself, or for a role that nobody has, is empty.
+    """A site's parts; a part for itself, or for a role that nobody has, is empty."""
 
-    Attributes:
-        first: Sealed seed for the first holder.
-        dealt: Sealed seed for the dealer.
-        again: The same seed, sealed for the twin.
-        rest: Sealed words for the second holder.
-        commitment: To the seed in ``dealt``.
-        seed: From the dealer alone: the seed that it deals from, sealed for the twin.
-    """
-
-    first: bytes
-    dealt: bytes
-    again: bytes
-    rest: bytes
-    commitment: bytes
-    seed: bytes = b""
+    first: bytes  # sealed seed for the first holder
+    dealt: bytes  # sealed seed for the dealer
+    again: bytes  # the same seed, sealed for the twin
+    rest: bytes  # sealed words for the second holder
+    commitment: bytes  # to the seed in ``dealt``
+    seed: bytes = b""  # from the dealer alone: the seed that it deals from, sealed for the twin
 
 
 class Collected(Body, frozen=True):

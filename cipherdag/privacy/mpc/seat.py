@@ -170,9 +170,8 @@ class Seat(Secret):
     def open(self, request: bytes) -> bytes:
         """`Signed` bits, from `Passed`.
 
-        Raises:
-            ForgedSumError: A label means nothing: dealer or holder deviated.
-            AggregateRangeError: A sum is none that the sites can produce.
+        ForgedSumError where a label means nothing: dealer or holder deviated; AggregateRangeError
+        where a sum is none that the sites can produce.
         """
         with self._turn("open"):
             sealed = self._read(request, Passed).content

@@ -19,14 +19,7 @@ from typing import Self, cast
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode, encode
-from cipherdag.protocol.engines.channel import (
-    FRAME_BYTES,
-    Address,
-    Call,
-    Notice,
-    Reply,
-    Started,
-)
+from cipherdag.protocol.engines.channel import FRAME_BYTES, Address, Call, Notice, Reply, Started
 from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.engines.flare_engine import TOKEN_BYTES
 

@@ -22,13 +22,7 @@ from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, decode, encode
 from cipherdag.protocol.durable_files import write_whole
-from cipherdag.protocol.engines.channel import (
-    TICKET_BYTES,
-    UNKNOWN_OPERATION,
-    Call,
-    Notice,
-    Reply,
-)
+from cipherdag.protocol.engines.channel import TICKET_BYTES, UNKNOWN_OPERATION, Call, Notice, Reply
 from cipherdag.protocol.engines.engine import Handler, SiteFailure
 from cipherdag.protocol.engines.engine_process import STOP_S, answered
 from cipherdag.protocol.engines.folder import (

@@ -46,24 +46,17 @@ KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Callbacks that say who may be at the other end, and hear what happens there.
+    """Callbacks that say who may be at the other end, and hear what happens there."""
 
-    Attributes:
-        admitted: Whether a certificate of this name may speak.
-        received: Gets the peer's name and the bytes of every message; must not block.
-        arrived: Gets the name of a peer that has connected, possibly once more.
-        left: Gets the name of a peer that is gone.
-        refused: Gets a fixed sentence about what was refused, or that refused.
-        expects: Whether a long message of this peer is waited for; others are short.
-        turned_away: Hears that a server closed the connection before it said its name.
-    """
-
-    admitted: Callable[[str], bool]
+    admitted: Callable[[str], bool]  # whether a certificate of this name may speak
+    # gets the peer's name and the bytes of every message; must not block
     received: Callable[[str, bytes], None]
-    arrived: Callable[[str], None]
-    left: Callable[[str], None]
-    refused: Callable[[str], None]
+    arrived: Callable[[str], None]  # gets the name of a peer that has connected, possibly once more
+    left: Callable[[str], None]  # gets the name of a peer that is gone
+    refused: Callable[[str], None]  # gets a fixed sentence about what was refused, or that refused
+    # whether a long message of this peer is waited for; others are short
     expects: Callable[[str], bool]
+    # hears that a server closed the connection before it said its name
     turned_away: Callable[[], None] = lambda: None
 
 

@@ -68,15 +68,12 @@ class PerSite(_Stage, frozen=True, tag="per-site"):
 
     Per category of the treatment but the reference, or once of a number: 1 over the site's
     variance, that times its effect, and times its squared effect; then whether it contributes.
-
-    Attributes:
-        reference: The category that others are compared with.
     """
 
     label: ClassVar[str] = "estimates of single sites"
     opens: ClassVar[tuple[Disclosure, ...]] = coarse(Quantity.SITE_EFFECTS)
     per_part: ClassVar[bool] = True
-    reference: int = 0
+    reference: int = 0  # the category that others are compared with
 
 
 class Missing(_Stage, frozen=True, tag="missing"):

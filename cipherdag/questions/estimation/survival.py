@@ -113,9 +113,6 @@ class SurvivalCounts(InBins, Grouped, frozen=True, kw_only=True, tag="survival-c
     Leaks:
         By subtraction it follows how many rows end in each bin without the event. A Cox model of
         the groups (`HazardSteps`) tells expected events and covariances exactly.
-
-    Attributes:
-        edges: Packed 64-bit floats above 0, ascending.
     """
 
     discloses = (
@@ -125,7 +122,7 @@ class SurvivalCounts(InBins, Grouped, frozen=True, kw_only=True, tag="survival-c
     rounded: ClassVar[tuple[Disclosure, ...]] = in_units(Quantity.GROUP_COUNTS)
     countable = True
 
-    edges: bytes
+    edges: bytes  # packed 64-bit floats above 0, ascending
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,14 +20,7 @@ from cipherdag.sites.compute.processor_counts import (
     joint_counts,
 )
 from cipherdag.sites.table.stored_rows import CODE_TYPES, code_type
-from cipherdag.statistics.array_functions import (
-    Array,
-    functions_of,
-    host,
-    indices,
-    like,
-    of_type,
-)
+from cipherdag.statistics.array_functions import Array, functions_of, host, indices, like, of_type
 from cipherdag.statistics.contingency import SparseTable, TableShape
 
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides

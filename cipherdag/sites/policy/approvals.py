@@ -48,22 +48,14 @@ class Person(NamedTuple):
 
 
 class PersonalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one person decided on a plan.
+    """What one person decided on a plan."""
 
-    Attributes:
-        decision: Whether the person approved or denied it.
-        person: Who it was, and in which role.
-        when: In UTC.
-        note: Why it was denied; it stays at the site.
-        signature: The site's own, over the plan's digest, decision, person and time.
-        language: In which the site said what was decided on; nothing that is signed follows it.
-    """
-
-    decision: Literal["approved", "denied"]
-    person: Person
-    when: str
-    note: str = ""
-    signature: bytes = b""
+    decision: Literal["approved", "denied"]  # whether the person approved or denied it
+    person: Person  # who it was, and in which role
+    when: str  # in UTC
+    note: str = ""  # why it was denied; it stays at the site
+    signature: bytes = b""  # the site's own, over the plan's digest, decision, person and time
+    # in which the site said what was decided on; nothing that is signed follows it
     language: str = ""
 
     def in_words(self, say: Language = ENGLISH) -> str:
@@ -80,20 +72,13 @@ class PersonalDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan that asked, and what was decided.
-
-    Attributes:
-        asked: When it was seen first, in UTC.
-        consider: What a person should consider before approving it.
-        approvers: How many persons must approve it.
-        decisions: The last decision of each person, in their order.
-    """
+    """A plan that asked, and what was decided."""
 
     plan: Plan
-    asked: str
-    consider: str = ""
-    approvers: int = 1
-    decisions: tuple[PersonalDecision, ...] = ()
+    asked: str  # when it was seen first, in UTC
+    consider: str = ""  # what a person should consider before approving it
+    approvers: int = 1  # how many persons must approve it
+    decisions: tuple[PersonalDecision, ...] = ()  # the last decision of each person, in their order
 
     @property
     def decision(self) -> Decision:
@@ -183,8 +168,7 @@ class Approvals:
     ) -> AskedRun:
         """Write down, signed, what a person decides; the same person's last decision counts.
 
-        Raises:
-            ParameterError: The plan has expired, or no name is given, or one that is too long.
+        ParameterError where the plan has expired, or no name is given, or one that is too long.
         """
         person = Person(*(" ".join(word.split()) for word in person))
         if not person.name or not all(w.isprintable() and len(w) <= MAX_LETTERS for w in person):

@@ -78,26 +78,19 @@ class Credentials(Secret):
 
 
 class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a database, or what a query gives; DatabaseAddressError for an odd address.
+    """A table of a database, or what a query gives; DatabaseAddressError for an odd address."""
 
-    Attributes:
-        path: The ``.toml`` file; relative names of files are relative to its folder.
-        address: As SQLAlchemy writes it, such as "postgresql://user@host/database", without a
-            password; or "duckdb:///file".
-        credentials: The file that holds user and password; None if the database asks for none.
-        table: Name of a table or view, with its schema before a dot if need be.
-        columns: Its columns to read; all of them if empty.
-        query: SQL that gives the table, in place of ``table``; it is run as it stands.
-        omop: The file of what is read from an OMOP database, in place of ``table``; the schema
-            ``cdm`` has its tables, or the usual one.
-    """
-
-    path: Path
+    path: Path  # the ``.toml`` file; relative names of files are relative to its folder
+    # as SQLAlchemy writes it, without a password: "postgresql://user@host/database", or, of a file
+    # that holds a database, "duckdb:///file"
     address: str
+    # the file that holds user and password; None if the database asks for none
     credentials: Path | None = None
-    table: str = ""
-    columns: tuple[str, ...] = ()
-    query: str = ""
+    table: str = ""  # name of a table or view, with its schema before a dot if need be
+    columns: tuple[str, ...] = ()  # its columns to read; all of them if empty
+    query: str = ""  # SQL that gives the table, in place of ``table``; it is run as it stands
+    # the file of what is read from an OMOP database, in place of ``table``; the schema ``cdm`` has
+    # its tables, or the usual one
     omop: Path | None = None
     cdm: str = ""
 

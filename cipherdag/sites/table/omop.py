@@ -74,10 +74,7 @@ DOMAINS = {
         "drug_exposure", "drug_exposure_start_date", "drug_concept_id", "drug_exposure_id"
     ),
     "procedure": Domain(
-        "procedure_occurrence",
-        "procedure_date",
-        "procedure_concept_id",
-        "procedure_occurrence_id",
+        "procedure_occurrence", "procedure_date", "procedure_concept_id", "procedure_occurrence_id"
     ),
 }
 
@@ -133,8 +130,7 @@ class OmopTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def load(cls, path: Path) -> Self:
         """Read the file; OSError where it cannot be read.
 
-        Raises:
-            ValueError: It is not valid, or its parts contradict each other.
+        ValueError where it is not valid, or its parts contradict each other.
         """
         with path.open("rb") as opened:
             return cls.loads(opened.read(MAX_BYTES))
@@ -197,21 +193,13 @@ class OmopTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Preview(NamedTuple):
-    """How much there is for a column, to be read at the site alone.
+    """How much there is for a column, to be read at the site alone."""
 
-    Attributes:
-        column: Its name.
-        rows: Rows of the table.
-        filled: Rows for which there is a value, or a record.
-        records: Records of the concept set, of any person and day.
-        in_unit: Those with a number in the column's unit, or all if it has none.
-    """
-
-    column: str
-    rows: int
-    filled: int
-    records: int
-    in_unit: int
+    column: str  # its name
+    rows: int  # rows of the table
+    filled: int  # rows for which there is a value, or a record
+    records: int  # records of the concept set, of any person and day
+    in_unit: int  # those with a number in the column's unit, or all if it has none
 
 
 class _Reading:

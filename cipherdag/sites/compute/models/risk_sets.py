@@ -24,18 +24,12 @@ LEAST = 1e-200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalRows:
-    """The rows of a site with a time, an event indicator, and no missing predictor.
+    """The rows of a site with a time, an event indicator, and no missing predictor."""
 
-    Attributes:
-        time: At least 0 unless ``impossible``, shape (n,).
-        ended: Whether the event ended it, shape (n,).
-        rows: Which of the site's rows they are, shape (rows of the site,).
-        patients: Whose they are, shape (n,); None where every row is a person.
-    """
-
-    time: FloatVector
-    ended: BoolVector
-    rows: BoolVector
+    time: FloatVector  # at least 0 unless ``impossible``, shape (n,)
+    ended: BoolVector  # whether the event ended it, shape (n,)
+    rows: BoolVector  # which of the site's rows they are, shape (rows of the site,)
+    # whose they are, shape (n,); None where every row is a person
     patients: IndexArray | None = None
 
     @classmethod
@@ -73,35 +67,22 @@ class SurvivalRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RiskSets:
-    """The rows of a site, and who is at risk at each event; n rows, d events, k columns.
+    """The rows of a site, and who is at risk at each event; n rows, d events, k columns."""
 
-    Attributes:
-        order: Positions of the rows in the order of time, in which all that follows has them.
-        design: Their columns, shape (n, k).
-        ended: Which have the event, shape (n,).
-        linear: Logarithms of their hazards, shape (n,).
-        weights: Their hazards as shares of the largest, shape (n,).
-        factor: What each adds to all risk sets that it is in, less its share of ties, shape (n,).
-        reached: How many times of events it is at risk at, shape (n,).
-        time: Which of these times every event has, shape (d,).
-        taken: The share of those tied with it that is taken off its risk set, shape (d,).
-        total: Sum of weights of its risk set, shape (d,).
-        means: Mean columns of its risk set, shape (d, k).
-        counted: By what it counts in the derivatives, shape (d,).
-    """
-
+    # positions of the rows in the order of time, in which all that follows has them
     order: IndexArray
-    design: FloatMatrix
-    ended: BoolVector
-    linear: FloatVector
-    weights: FloatVector
+    design: FloatMatrix  # their columns, shape (n, k)
+    ended: BoolVector  # which have the event, shape (n,)
+    linear: FloatVector  # logarithms of their hazards, shape (n,)
+    weights: FloatVector  # their hazards as shares of the largest, shape (n,)
+    # what each adds to all risk sets that it is in, less its share of ties, shape (n,)
     factor: FloatVector
-    reached: IndexArray
-    time: IndexArray
-    taken: FloatVector
-    total: FloatVector
-    means: FloatMatrix
-    counted: FloatVector
+    reached: IndexArray  # how many times of events it is at risk at, shape (n,)
+    time: IndexArray  # which of these times every event has, shape (d,)
+    taken: FloatVector  # the share of those tied with it that is taken off its risk set, shape (d,)
+    total: FloatVector  # sum of weights of its risk set, shape (d,)
+    means: FloatMatrix  # mean columns of its risk set, shape (d, k)
+    counted: FloatVector  # by what it counts in the derivatives, shape (d,)
 
     @classmethod
     def of(

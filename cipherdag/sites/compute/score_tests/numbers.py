@@ -50,10 +50,7 @@ class NumberScores:
     """Score tests of numbers given numbers at one site, whose ``columns`` it standardises."""
 
     def __init__(
-        self,
-        column: Callable[[int], FloatVector],
-        device: Device,
-        patients: Patients | None = None,
+        self, column: Callable[[int], FloatVector], device: Device, patients: Patients | None = None
     ) -> None:
         self.columns, self._patients = StandardColumns(column, device), patients
         self._shared_columns: Columns | None = None

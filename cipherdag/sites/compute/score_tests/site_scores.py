@@ -30,12 +30,7 @@ from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.models.design import Expansion
 from cipherdag.sites.compute.models.steps import model_step, site_fit
 from cipherdag.sites.compute.patients import Patients
-from cipherdag.sites.compute.score_tests.basis import (
-    ROWS_PER_SQUARE,
-    Basis,
-    curves,
-    more_columns,
-)
+from cipherdag.sites.compute.score_tests.basis import ROWS_PER_SQUARE, Basis, curves, more_columns
 from cipherdag.sites.compute.score_tests.misfits import (
     Given,
     MisfitScores,
@@ -365,12 +360,7 @@ class SiteScores:
             sums.site_scores[tests], sums.sites[tests] = moments.site_scores
 
     def _of_numbers(
-        self,
-        rows: IndexArray,
-        tests: IndexArray,
-        all_rows: int,
-        start: IndexArray,
-        sums: RaoScores,
+        self, rows: IndexArray, tests: IndexArray, all_rows: int, start: IndexArray, sums: RaoScores
     ) -> None:
         """Fill in the tests of numbers whose conditioning sets have one size."""
         score, variance, rest = self._numbers.answer(rows, all_rows)
