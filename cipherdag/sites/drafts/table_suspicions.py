@@ -16,6 +16,7 @@ from cipherdag.sites.compute.patients import FEWEST_LEFT
 from cipherdag.sites.drafts.column_values import ColumnValues, column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column_reader import MISSING_CODE
 from cipherdag.sites.table.names import parse_number
 from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.repeated_rows import FEWEST_KINDS, repeated_rows, row_marks
@@ -31,6 +32,8 @@ SERIAL = 0.1
 """Correlation of one row with the next below which it harms no test much."""
 BEYOND_CHANCE = 6.0
 """Standard deviations, of independent rows, beyond which it is none of chance: once in 10^9."""
+FEWEST_SHARED = 30
+"""Rows that chance would give two columns, from which on none is no chance."""
 PIECES = 20
 """By how many pieces of a column in order the others' trend along it is taken out."""
 FEW_SHOWN = 5
@@ -58,8 +61,28 @@ def readable_tables(
 
 
 def row_suspicions(table: SiteTable) -> list[Suspicion]:
-    """Too few rows or patients, equal rows, and rows that are like the rows before them."""
-    return [*_few(table), *_equal(table), *_serial(table)]
+    """Too few rows or patients, rows of several kinds, equal rows, and rows like those before."""
+    return [*_few(table), *_never_together(table), *_equal(table), *_serial(table)]
+
+
+def _never_together(table: SiteTable) -> Iterator[Suspicion]:
+    """Columns that no row has both of, though chance would give some."""
+    step = -(-table.rows // MOST_ROWS)
+    filled = np.zeros((len(range(0, table.rows, step)), len(table.names)), dtype=np.float32)
+    if table.codes is not None:
+        filled += table.codes[::step] != MISSING_CODE
+    if table.values is not None:
+        filled += ~np.isnan(table.values[::step])
+    counts = filled.sum(axis=0)
+    disjoint = (filled.T @ filled == 0.0) & (np.outer(counts, counts) > FEWEST_SHARED * len(filled))
+    if disjoint.any():
+        named = " and ".join(repr(table.names[v]) for v in np.argwhere(disjoint)[0])
+        yield Suspicion(
+            "columns that no row has both of",
+            f"No row has both {named}, and no test can compare them.",
+            "If the file is an export of REDCap with events or repeating instruments, declare "
+            "rows_of under [source] of site.toml. Else leave one of them out.",
+        )
 
 
 def _few(table: SiteTable) -> Iterator[Suspicion]:

@@ -83,6 +83,7 @@ class RawTable:
         types: What a database or DataFrame declares of every column, if anything.
         file: What errors call the table, once it is opened.
         factors: What numbers of some columns are multiplied by, by name.
+        left_out: How many rows of what kind a source leaves out, once all are read.
         location_of: Names a row as its user sees it, from its position among the rows read.
     """
 
@@ -91,6 +92,7 @@ class RawTable:
     types: tuple[ColumnType | None, ...] = ()
     file: str = ""
     factors: Mapping[str, float] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
     location_of: Callable[[int], str] = field(default=below_header, repr=False)
 
     def count_rows(self) -> int:

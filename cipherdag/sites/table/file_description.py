@@ -40,7 +40,10 @@ _SPACES = " \u00a0\u202f"
 NO_NUMBER = "\0"
 """Stands for a cell that is no number in its file's notation, though it looks like one."""
 _MAX_BYTES = 64 * 1024
-ANY_SOURCE: Final = ("decimal", "thousands", "date_format", "skip_unnamed", "rename", "multiply")
+ANY_SOURCE: Final = (
+    *("decimal", "thousands", "date_format", "skip_unnamed", "rename", "multiply"),
+    *("rows_of", "events"),
+)
 DECLARED = 'under [source] of site.toml or [sources."FILE"] of schema.toml'
 """Where keys of a description are declared; FILE stands for the file's name."""
 _REMEDY = "Correct [source] of site.toml, or the .toml that describes the file."
@@ -154,6 +157,9 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         multiply: By how much the numbers of a column, but for dates and marks of missing values,
             are multiplied, by its name in the schema: from the unit of the file to that of the
             study.
+        rows_of: Of an export of REDCap, the repeating instrument or event whose rows are taken, or
+            "records"; see `redcap_rows`.
+        events: Whose fields each row carries, where a project of REDCap has events.
     """
 
     delimiter: str = ","
@@ -166,6 +172,8 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     skip_unnamed: bool = False
     rename: dict[str, str] = {}
     multiply: dict[str, float] = {}
+    rows_of: str = ""
+    events: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         fault = self._fault()
@@ -244,6 +252,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             (self.thousands not in _THOUSANDS, "thousands is a point, comma, space or apostrophe"),
             (self.decimal == self.thousands, "decimal and thousands are the same"),
             (not all(0.0 < factor < math.inf for factor in self.multiply.values()), _FACTORS),
+            (bool(self.events) and not self.rows_of, "events belong to rows_of"),
             (two_digits, "a year of two digits may be of either century"),
         )
         return next((fault for broken, fault in rules if broken), "")

@@ -36,6 +36,7 @@ from cipherdag.sites.table.file_description import (
 )
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
 from cipherdag.sites.table.omop import Preview
+from cipherdag.sites.table.redcap_rows import rows_of_unit
 from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
@@ -209,6 +210,8 @@ def _as_described(table: RawTable, description: FileDescription) -> RawTable:
     """The table with the names of the schema, its cells with the notation of the file."""
     if description == AS_USUAL:
         return table
+    if description.rows_of:
+        table = rows_of_unit(table, description.rows_of, description.events)
     positions = [
         position
         for position, name in enumerate(table.names)

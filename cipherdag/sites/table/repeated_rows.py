@@ -5,6 +5,7 @@ Leaks:
 """
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ MOST_BY_CHANCE = 0.1
 they are not, it explains more. At 0.1 fifteen answers that follow one trait are no copies yet."""
 MOST_COLUMNS = 50
 """Up to which is asked whether one is determined by others, such as an index by two sizes."""
+GROUPS = 5  # of columns: fewer leave too few columns over, more take longer
 MISSING = float(np.finfo(np.float64).max)
 FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Odd, so that no two numbers of 64 bits have one product (Steele et al., SplitMix, 2014)."""
@@ -51,12 +53,28 @@ def repeated_rows(table: SiteTable) -> RepeatedRows:
     copied = _by_chance(whole, marks, agreeing) <= MOST_BY_CHANCE * pairs
     if copied and len(marks) <= MOST_COLUMNS:  # a column that others determine hides what is chance
         determined = [at for at, each in enumerate(marks) if _pairs(whole - each) == pairs]
-        rest = (
+        near = _near(whole, marks)  # no other rows agree in all columns but two
+        whole, marks = whole[near], marks[:, near]
+        copied = all(
             _by_chance(whole - marks[at], np.delete(marks, at, axis=0), np.delete(agreeing, at))
+            <= pairs / 2.0
             for at in determined
         )
-        copied = max(rest, default=0.0) <= pairs / 2.0
     return RepeatedRows(rows, copied=copied)
+
+
+def _near(whole: NDArray[np.uint64], marks: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Positions of the rows that may agree with a different one in all columns but two.
+
+    The two are of two groups of columns at most, without which such rows agree.
+    """
+    kinds, first, kind = np.unique(whole, return_index=True, return_inverse=True)
+    groups = [marks[at::GROUPS, first].sum(axis=0, dtype=np.uint64) for at in range(GROUPS)]
+    near = np.zeros(len(kinds), dtype=bool)
+    for one, other in combinations(groups, 2):
+        _, rest, times = np.unique(kinds - one - other, return_inverse=True, return_counts=True)
+        near |= times[rest] > 1
+    return np.flatnonzero(near[kind])
 
 
 def _by_chance(

@@ -35,7 +35,14 @@ from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.stored_rows import StoredRows, check_fits, code_type, taken_rows
-from cipherdag.sites.table.visits import MAX_VISITS, PatientReader, numbered, rows_of, rows_taken
+from cipherdag.sites.table.visits import (
+    MAX_VISITS,
+    PatientReader,
+    log,
+    numbered,
+    rows_of,
+    rows_taken,
+)
 
 NEVER_MEASURED = (
     "If the site did not measure it, name the site under unmeasured_at of the column in "
@@ -236,6 +243,8 @@ def load_table(
                 marks.read(chunk[marks.position])
             if whose is not None:
                 whose.read(chunk[whose.position])
+        for said in table.left_out:
+            log.warning("%s: %s", site or table.file, said)
         check_row_count(rows, file=table.file, site=site)
         whole_codes = None if codes is None else codes.by_columns()
         whole_values = None if values is None else values.by_rows()

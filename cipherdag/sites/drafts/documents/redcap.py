@@ -74,13 +74,13 @@ _ELSEWHERE = re.compile(r"\]\s*\[|\[[^\[\]:-]*[-:]|\b(today|now)\b", re.IGNORECA
 _SLIDER = (0.0, 100.0)
 _MINUS = str.maketrans("-.", "__")
 _KEY = (
-    "The record. LOOK: where an export has redcap_event_name or redcap_repeat_instance, a person "
-    'has several rows: then write kind = "patient". If no person has two rows, write '
-    'rows = "persons" at the top of schema.toml.'
+    "The record. LOOK: if a person has several rows, as with rows_of = an instrument, write kind = "
+    '"patient". If no person has two rows, as with rows_of = "records", write rows = "persons" at '
+    "the top of schema.toml."
 )
 _INSTRUMENT = (
     "Ignored. LOOK: a row of a repeating instrument holds the columns of that instrument, and no "
-    "others. A study takes the rows of one: export a report of it alone."
+    "others. Declare rows_of under [source] of site.toml, so that rows carry their record's, too."
 )
 _STATE = "Ignored: whether the form is complete, or when it was filled in."
 _OF_EXPORTS = {
