@@ -4,6 +4,7 @@ A property of the code: what could do so is not used at all, or stands in a list
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,25 +74,28 @@ def called(tree):
                     yield target.attr, node
 
 
-def trees():
-    for path in FILES:
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))
+@cache
+def files():
+    """Of every file its name, what it imports and what it calls."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in FILES}
+    return [
+        (path.relative_to(PACKAGE).as_posix(), {*imported(tree)}, [*called(tree)])
+        for path, tree in trees.items()
+    ]
 
 
 def test_nothing_that_decodes_code_is_imported():
     found = {
         (name, module)
-        for name, tree in trees()
-        for module in imported(tree)
+        for name, modules, _ in files()
+        for module in modules
         if module.split(".")[0] in DECODES_CODE
     }
     assert found == set()
 
 
 def test_nothing_that_runs_text_or_unpacks_archives_is_called():
-    found = {
-        (name, call) for name, tree in trees() for call, _ in called(tree) if call in CALLS_CODE
-    }
+    found = {(name, call) for name, _, calls in files() for call, _ in calls if call in CALLS_CODE}
     assert found == set()
 
 
@@ -103,22 +107,22 @@ def test_what_starts_imports_or_opens_archives_stands_in_a_list(module, listed):
     harmless = {"importlib.metadata", "importlib.resources", "importlib.util"}
     found = {
         name
-        for name, tree in trees()
-        for own in imported(tree)
+        for name, modules, _ in files()
+        for own in modules
         if own.split(".")[0] == module and own not in harmless
     }
     # `from importlib import metadata` and the like are told by what is called
     if module == "importlib":
-        found = {n for n, t in trees() if any(c == "import_module" for c, _ in called(t))}
+        found = {n for n, _, calls in files() if any(c == "import_module" for c, _ in calls)}
     assert found == set(listed)
 
 
 def test_programs_are_started_without_a_shell_and_isolated():
     """Every Python that is started ignores variables, user folders and where it is started."""
-    for name, tree in trees():
+    for name, _, calls in files():
         if name not in STARTS_PROGRAMS:
             continue
-        for call, node in called(tree):
+        for call, node in calls:
             if call not in ("Popen", "run"):
                 continue
             assert not any(word.arg == "shell" for word in node.keywords), name
@@ -127,23 +131,23 @@ def test_programs_are_started_without_a_shell_and_isolated():
 
 def test_of_flare_the_transport_alone_is_imported():
     """No cell, job, controller, executor or command of FLARE, and no decoder of its objects."""
-    found = {m for _, tree in trees() for m in imported(tree) if m.split(".")[0] == "nvflare"}
+    found = {m for _, modules, _ in files() for m in modules if m.split(".")[0] == "nvflare"}
     assert found == OF_FLARE
 
 
 def test_local_connections_carry_bytes_and_no_objects():
     """`multiprocessing.connection` pickles what is sent whole, and unpickles what comes."""
-    for name, tree in trees():
-        if "multiprocessing.connection" not in set(imported(tree)):
+    for name, modules, calls in files():
+        if "multiprocessing.connection" not in modules:
             continue
-        found = {call for call, _ in called(tree)} & {"send", "recv"}
+        found = {call for call, _ in calls} & {"send", "recv"}
         # the engine's process sends on its link, which takes bytes
         assert found <= ({"send"} if name.endswith("flare_site.py") else set()), name
 
 
 def test_arrays_and_tensors_are_read_from_no_file():
-    for name, tree in trees():
-        for call, node in called(tree):
+    for name, _, calls in files():
+        for call, node in calls:
             if call in ("load", "fromfile", "loads") and isinstance(node.func, ast.Attribute):
                 assert ast.unparse(node.func.value) not in ("np", "numpy", "torch"), name
 
