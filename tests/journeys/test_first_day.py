@@ -155,9 +155,9 @@ def test_a_schema_of_three_drafts_gives_the_graph_of_clean_files(call, tmp_path)
         np.testing.assert_array_equal(one.values, two.values)
 
 
-def test_a_million_categories_are_taken_for_free_text(tmp_path):
+def test_too_many_categories_are_taken_for_free_text(tmp_path):
     path = tmp_path / "site.csv"
-    lines = (f"word {k},{k % 2}" for k in range(1_000_000))
+    lines = (f"word {k},{k % 2}" for k in range(150_000))
     path.write_text("\n".join(["name,ill", *lines]), "utf-8")
     with pytest.raises(DataError, match="'name'") as caught:
         Federation.simulate([path], device="cpu")

@@ -18,7 +18,8 @@ from cipherdag.sites.record.ledger import REPEAT, read_releases
 from cipherdag.sites.record.run_record import Answered, SessionLog
 
 SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
-KINDS = [(SUMS, "masking"), (SUMS, "bfv"), (CLOSED, "masking")]
+SHORT = FedPC(evidence="vote", max_cond_size=0)
+KINDS = [(SUMS, "masking"), (SHORT, "bfv"), (CLOSED, "masking")]
 
 
 @pytest.fixture

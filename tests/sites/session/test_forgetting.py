@@ -16,30 +16,33 @@ from cipherdag.privacy.sums import SiteAggregation
 KEYS = (PairKey, MacKey, EphemeralKeys, SiteAggregation, Party)
 
 
-def held(before=frozenset()):
+def held():
     gc.collect()
-    return {id(own): own for own in gc.get_objects() if type(own) in KEYS and id(own) not in before}
+    return [own for own in gc.get_objects() if type(own) in KEYS]
 
 
-@pytest.fixture
-def before():
-    """What other tests of this process may hold."""
-    return held()
+@pytest.fixture(autouse=True)
+def apart():
+    """Nothing that other tests of this process hold is looked at."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("protection", ["masking", "bfv", "none"])
-def test_no_key_of_a_session_outlives_it(protection, before):
+def test_no_key_of_a_session_outlives_it(protection):
     ward = Ward(protection, algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
     shared = {MacKey, SiteAggregation, Party} | ({PairKey} if protection != "none" else set())
-    assert {type(own) for own in held(before).values()} == shared
+    assert {type(own) for own in held()} == shared
     outcome_over(ward.session, n_variables=n_variables)
     ward.session.finish()
     assert ward.session.result
-    assert not held(before)
+    assert not held()
 
 
-def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
+def test_no_key_is_kept_for_the_reason_of_a_refusal():
     ward = Ward(algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
     with pytest.raises(SiteUnreachableError):
@@ -49,4 +52,4 @@ def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
     ward.session._present = (0, 1, 2)
     ward.session.finish()
     assert [own.refused for own in ward.runtimes.values()] == list(reasons.values())
-    assert not held(before)
+    assert not held()
