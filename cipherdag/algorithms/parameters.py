@@ -298,12 +298,17 @@ def _parameter(
     )  # fmt: skip
 
 
+def said_of_fields(kind: type) -> dict[str, str]:
+    """What the docstring of a class says of each field, by name, on one line."""
+    entries = _ENTRY.findall(inspect.cleandoc(kind.__doc__ or ""))
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
 def _sentences(algorithm: type) -> dict[str, str]:
     """The first sentence on every field in the docstrings of a class and its parents."""
-    said = {}
+    said: dict[str, str] = {}
     for parent in reversed(algorithm.__mro__):
         if is_dataclass(parent) or issubclass(parent, msgspec.Struct):
-            for name, text in _ENTRY.findall(inspect.cleandoc(parent.__doc__ or "")):
-                words = " ".join(text.replace("`", "").split())
-                said[name] = _SENTENCE.split(words, maxsplit=1)[0] + "."
-    return said
+            said |= said_of_fields(parent)
+    firsts = (_SENTENCE.split(text.replace("`", ""), maxsplit=1)[0] for text in said.values())
+    return {name: f"{first}." for name, first in zip(said, firsts, strict=True)}

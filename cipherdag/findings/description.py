@@ -14,33 +14,26 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One column over the rows of all sites, with counts that are exact or in whole units.
+    """One column over the rows of all sites, with counts that are exact or in whole units."""
 
-    Attributes:
-        categories: Number of categories; 0 of a column of numbers.
-        n_rows: Least number of rows with a value; None where too few sites have enough of them.
-        missing: About how many other rows there are: one less than a unit fewer, or as many more.
-        rounded_to: In how large units counts are known; 1 if they are exact.
-        beyond: Whether a site adds nothing, because it has a number far too large to be added.
-        drawn: Whether some site draws in numbers so far off that few of its rows, fewer than it may
-            tell of, would make up most of the spread.
-        far: Whether few numbers of some site lie far beyond all others.
-        mean: Of the numbers; None of categories, or where not told.
-        deviation: Standard deviation, with n - 1 in the denominator; likewise, or of one value.
-        quantiles: At `QUANTILES`, between two marks on a straight line; None beyond the marks.
-        counts: Least rows of every category; about, as ``missing``, of the first of two.
-    """
-
-    categories: int
+    categories: int  # number of categories; 0 of a column of numbers
+    # least number of rows with a value; None where too few sites have enough of them
     n_rows: int | None = msgspec.field(default=None, name="told")
+    # about how many other rows there are: one less than a unit fewer, or as many more
     missing: int | None = None
-    rounded_to: int = 1
+    rounded_to: int = 1  # in how large units counts are known; 1 if they are exact
+    # whether a site adds nothing, because it has a number far too large to be added
     beyond: bool = False
+    # whether some site draws in numbers so far off that few of its rows, fewer than it may tell of,
+    # would make up most of the spread
     drawn: bool = False
-    far: bool = False
-    mean: float | None = None
+    far: bool = False  # whether few numbers of some site lie far beyond all others
+    mean: float | None = None  # of the numbers; None of categories, or where not told
+    # standard deviation, with n - 1 in the denominator; likewise, or of one value
     deviation: float | None = None
+    # at `QUANTILES`, between two marks on a straight line; None beyond the marks
     quantiles: tuple[float | None, ...] = ()
+    # least rows of every category; about, as ``missing``, of the first of two
     counts: tuple[int, ...] = ()
 
     @property

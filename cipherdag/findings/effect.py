@@ -167,39 +167,30 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustedEffect:
-    """The effect as one set of variables tells it.
-
-    Attributes:
-        parents: The direct causes of the treatment in the DAGs that say so, where the graph leaves
-            several possible; else None.
-        n_dags: How many DAGs these are, if known.
-        share: The share of graphs that fit the data which say so, if a sample was drawn.
-        why: Empty, or why nothing is estimated; ``no effect``: because these DAGs have none.
-        means: Of every arm; none of a linear model.
-        contrasts: Against the reference, by scale, differences first.
-        overlap: How many rows have which propensity, category by category but the first, arm by
-            arm, bin by bin of `PROPENSITY_EDGES`, but for counts that a site keeps.
-        departures: By category but the first, and by number adjusted for, where the treatment's
-            model misses most.
-        between: How far the sites' own differences lie apart, by category; none where too few tell.
-        doubts: What makes the numbers doubtful, in sentences.
-        refutations: The same after changes, where they were asked for; those that leave out a
-            variable in the order of ``adjust``.
-    """
+    """The effect as one set of variables tells it."""
 
     adjust: tuple[str, ...]
+    # the direct causes of the treatment in the DAGs that say so, where the graph leaves several
+    # possible; else None
     parents: tuple[str, ...] | None = None
-    n_dags: int | None = None
+    n_dags: int | None = None  # how many DAGs these are, if known
+    # the share of graphs that fit the data which say so, if a sample was drawn
     share: float | None = None
-    why: str = ""
+    why: str = ""  # empty, or why nothing is estimated; ``no effect``: because these DAGs have none
     sites: int = 0
     rows: int = 0
-    means: tuple[ArmMean, ...] = ()
-    contrasts: tuple[Contrast, ...] = ()
+    means: tuple[ArmMean, ...] = ()  # of every arm; none of a linear model
+    contrasts: tuple[Contrast, ...] = ()  # against the reference, by scale, differences first
+    # how many rows have which propensity, category by category but the first, arm by arm, bin by
+    # bin of `PROPENSITY_EDGES`, but for counts that a site keeps
     overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    # by category but the first, and by number adjusted for, where the treatment's model misses most
     departures: tuple[Departure, ...] = ()
+    # how far the sites' own differences lie apart, by category; none where too few tell
     between: tuple[BetweenSites, ...] = ()
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # what makes the numbers doubtful, in sentences
+    # the same after changes, where they were asked for; those that leave out a variable in the
+    # order of ``adjust``
     refutations: tuple[Refutation, ...] = ()
 
 

@@ -14,24 +14,17 @@ from cipherdag.pages.numerals import shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpliedIndependence:
-    """Two variables without an edge, and what a test of them says.
-
-    Attributes:
-        given: A set that separates them in the graph.
-        p_value: Of their independence given the set; None where the test could not be done. Where
-            bits are opened, the smallest level at which the test says dependent, or 1.
-        adjusted: The same, corrected for the number of tests.
-        fails: Whether that is below the level.
-        effect: How strongly they go together, where the opened sums tell it.
-    """
+    """Two variables without an edge, and what a test of them says."""
 
     first: str
     second: str
-    given: tuple[str, ...]
+    given: tuple[str, ...]  # a set that separates them in the graph
+    # of their independence given the set; None where the test could not be done. Where bits are
+    # opened, the smallest level at which the test says dependent, or 1.
     p_value: float | None
-    adjusted: float | None
-    fails: bool
-    effect: EffectSize | None = None
+    adjusted: float | None  # the same, corrected for the number of tests
+    fails: bool  # whether that is below the level
+    effect: EffectSize | None = None  # how strongly they go together, where the opened sums tell it
 
     def __str__(self) -> str:
         given = f" given {', '.join(self.given)}" if self.given else ""

@@ -47,25 +47,20 @@ class GroupCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTest:
-    """A log-rank test of groups.
-
-    Attributes:
-        p_value: Chance of a larger statistic if all groups are alike; None without any.
-        observed: Events of every group; empty where some site restricts small counts.
-        expected: How many it would have if it had them as fast as all together, likewise.
-        excess: By how many those observed are more; empty of the test of all rows.
-        sites: How many sites tell of it.
-        groups: Which groups it compares, by place from 0; of the others no event is observed, and
-            none expected. Empty in results of earlier revisions, which compare all.
-    """
+    """A log-rank test of groups."""
 
     statistic: float
     dof: int
-    p_value: float | None
+    p_value: float | None  # chance of a larger statistic if all groups are alike; None without any
+    # events of every group; empty where some site restricts small counts
     observed: tuple[float, ...]
+    # how many it would have if it had them as fast as all together, likewise
     expected: tuple[float, ...]
-    sites: int
+    sites: int  # how many sites tell of it
+    # which groups it compares, by place from 0; of the others no event is observed, and none
+    # expected. Empty in results of earlier revisions, which compare all.
     groups: tuple[int, ...] = ()
+    # by how many those observed are more; empty of the test of all rows
     excess: tuple[float, ...] = ()
 
     def line(self, rows: str) -> str:

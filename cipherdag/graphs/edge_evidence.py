@@ -94,35 +94,28 @@ class EffectSize:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEvidence:
-    """The evidence of one edge.
-
-    Attributes:
-        strength: At least 0, in terms of `GraphEvidence.measure`; pictures draw it as width.
-        shown: The strength as people read it, such as "3/3".
-        facts: What speaks for the edge and for its direction, in sentences.
-        p_value: The largest p-value over all sites among the edge's tests, all of which found
-            dependence; None where there was no such test.
-        given: The conditioning set of that test.
-        effect: The sign and size of the dependence in that test, where the sums opened have it.
-        known: What background knowledge gives: the "edge", the "direction" of one, or nothing.
-        consensus: The mark of the edge among replicates over rows drawn anew, "" for none; None
-            where there are no replicates.
-        status: What the edge stands on. Where tests were not done there is no p-value, no effect,
-            and no share of replicates.
-        tests: The tests that could take it away; None where edges do not stand on tests.
-    """
+    """The evidence of one edge."""
 
     source: str
     target: str
-    strength: float
-    shown: str
-    facts: tuple[str, ...] = ()
+    strength: float  # at least 0, in terms of `GraphEvidence.measure`; pictures draw it as width
+    shown: str  # the strength as people read it, such as "3/3"
+    facts: tuple[str, ...] = ()  # what speaks for the edge and for its direction, in sentences
+    # the largest p-value over all sites among the edge's tests, all of which found dependence; None
+    # where there was no such test
     p_value: float | None = None
-    given: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()  # the conditioning set of that test
+    # the sign and size of the dependence in that test, where the sums opened have it
     effect: EffectSize | None = None
+    # what background knowledge gives: the "edge", the "direction" of one, or nothing
     known: str = ""
+    # the mark of the edge among replicates over rows drawn anew, "" for none; None where there are
+    # no replicates
     consensus: str | None = None
+    # what the edge stands on. Where tests were not done there is no p-value, no effect, and no
+    # share of replicates.
     status: Status = ""
+    # the tests that could take it away; None where edges do not stand on tests
     tests: TestsOfEdge[str] | None = None
 
     @property

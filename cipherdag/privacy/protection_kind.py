@@ -36,29 +36,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProtectionKind:
-    """One protection, as messages, policies, results and pages know it.
+    """One protection, as messages, policies, results and pages know it."""
 
-    Attributes:
-        name: What messages, policies and results call it; pages call it ``title``.
-        left: What an answer is when it has left its site, as a sentence says it.
-        shown: What it is then, as a table says it.
-        disclosure: Its account for the readers of a result, in whole sentences.
-        site: Makes a site's side from its position, its pair keys by the other site's position, the
-            MAC key that verifies sums, the ``shared`` content, and the number of sites.
-        coordinator: Makes the coordinator's side.
-        shared: Makes the secret content that all sites share, such as keys; empty by default.
-        protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
-    """
-
-    name: str
+    name: str  # what messages, policies and results call it; pages call it ``title``
     title: str
-    left: str
-    shown: str
-    disclosure: str
+    left: str  # what an answer is when it has left its site, as a sentence says it
+    shown: str  # what it is then, as a table says it
+    disclosure: str  # its account for the readers of a result, in whole sentences
+    # makes a site's side from its position, its pair keys by the other site's position, the MAC key
+    # that verifies sums, the ``shared`` content, and the number of sites
     site: Callable[[int, Mapping[int, PairKey], MacKey, bytes, int], SiteAggregation]
-    coordinator: Callable[[], CoordinatorAggregation]
-    shared: Callable[[], bytes] = bytes
-    protects: bool = True
+    coordinator: Callable[[], CoordinatorAggregation]  # makes the coordinator's side
+    shared: Callable[[], bytes] = bytes  # makes the secret content that all sites share, if any
+    protects: bool = True  # whether an answer says nothing; if not, a site's policy must allow it
 
     def __post_init__(self) -> None:
         said = (self.name, self.title, self.left, self.shown, self.disclosure)

@@ -67,45 +67,32 @@ class Envelope(Body, frozen=True):
 
 
 class Ask(Body, frozen=True):
-    """Round ``number``: the question of a step of the plan, of which nothing but a digest travels.
+    """Round ``number``: the question of a step of the plan; nothing but its digest travels."""
 
-    Attributes:
-        number: Which round of the session, 1 for the first.
-        participants: Ascending positions of the sites asked.
-        step: Which question of the plan; that of the round before, where it was given up.
-        content: `content_digest` of the question as the coordinator derived it.
-        previous: The sum opened last, as `wire.pack` has it, or the verdicts found in its place;
-            empty for the first step, where the round before was given up, and where all bits of it
-            were known.
-        known: Bits of the question that were found before, each an encoded `asked.Line`.
-    """
-
-    number: int
+    number: int  # which round of the session, 1 for the first
+    # ascending positions of the sites asked
     participants: Annotated[tuple[int, ...], msgspec.Meta(max_length=MAX_SITES)]
-    step: int
-    content: bytes
+    step: int  # which question of the plan; that of the round before, where it was given up
+    content: bytes  # `content_digest` of the question as the coordinator derived it
+    # the sum opened last, as `wire.pack` has it, or the verdicts found in its place; empty for the
+    # first step, where the round before was given up, and where all bits of it were known
     previous: bytes = b""
-    known: Lines = ()
+    known: Lines = ()  # bits of the question that were found before, each an encoded `asked.Line`
 
 
 class Share(Body, frozen=True):
-    """A protected answer, and a word for each site asked that shares a key with it, in order.
+    """A protected answer, and a word for each site asked that shares a key with it, in order."""
 
-    Attributes:
-        digest: Of the question, as this site was asked it.
-        share: The protected answer; of secure tests the site's sealed parts, and nothing below.
-        escrow: For each of these sites a sealed piece of its self mask; none where nothing is
-            masked, or where no site may leave.
-        tags: For each of these sites a tag on the digest. A coordinator that asked the sites
-            different questions cannot collect tags on one digest.
-        found: In place of an answer: bits of the question that this site knows, and that the
-            request did not hold, each an encoded `asked.Line`.
-    """
-
-    digest: bytes
-    share: bytes
+    digest: bytes  # of the question, as this site was asked it
+    share: bytes  # the protected answer; of secure tests the site's sealed parts, and nothing below
+    # for each of these sites a sealed piece of its self mask; none where nothing is masked, or
+    # where no site may leave
     escrow: PerSite
+    # for each of these sites a tag on the digest. A coordinator that asked the sites different
+    # questions cannot collect tags on one digest.
     tags: PerSite
+    # in place of an answer: bits of the question that this site knows, and that the request did not
+    # hold, each an encoded `asked.Line`
     found: Lines = ()
 
 

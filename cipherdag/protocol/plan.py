@@ -65,39 +65,24 @@ class Member(Body, frozen=True, omit_defaults=True):
 
 
 class Plan(Body, frozen=True, kw_only=True, dict=True):
-    """A run's program, parameters and cohort, and for whom it is done.
+    """A run's program, parameters and cohort, and for whom it is done."""
 
-    Attributes:
-        algorithm: Its name, as registries and policies know it; the parameters are as JSON has
-            them.
-        seed: Seed of everything that it draws at random.
-        program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
-            only sites of the same process accept.
-        versions: The version of each library that the program computes with; a site logs where its
-            own version differs.
-        cohort: The sites in order; the first one makes what the sites share.
-        min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
-        colluders: Sites that may collude with the coordinator without learning more than sums.
-        min_contributors: How many sites have to contribute to a test whose sums are disclosed.
-        purpose, requester: What the result is for, and who asks for it, in words.
-        created: When it was made, in UTC.
-        nonce: 16 random bytes, so that no two plans are equal.
-    """
-
-    algorithm: _Name
-    parameters: dict[str, Any]
-    seed: int
+    algorithm: _Name  # its name, as registries and policies know it
+    parameters: dict[str, Any]  # as JSON has them
+    seed: int  # seed of everything that it draws at random
+    # SHA-256 of the program's sources, in hexadecimal; empty where it has none, which only sites of
+    # the same process accept
     program: str
-    versions: dict[str, str]
-    cohort: tuple[Member, ...]
+    versions: dict[str, str]  # of each library that it computes with; a site logs where its differ
+    cohort: tuple[Member, ...]  # the sites in order; the first one makes what the sites share
     protection: Protection
-    min_survivors: int
-    colluders: int
-    min_contributors: int
-    purpose: _Text
-    requester: _Text
-    created: _Name
-    nonce: bytes
+    min_survivors: int  # fewest sites that a sum may cover; each site's policy may ask for more
+    colluders: int  # sites that may collude with the coordinator without learning more than sums
+    min_contributors: int  # how many sites have to contribute to a test whose sums are disclosed
+    purpose: _Text  # what the result is for, in words
+    requester: _Text  # who asks for it
+    created: _Name  # when it was made, in UTC
+    nonce: bytes  # 16 random bytes, so that no two plans are equal
     format: int = PLAN_FORMAT
 
     def __post_init__(self) -> None:

@@ -134,18 +134,13 @@ class Chances(Body, frozen=True):
 
 
 class Links(Body, frozen=True):
-    """A site's links to its neighbours on the sparse graph.
+    """A site's links to its neighbours on the sparse graph."""
 
-    Attributes:
-        links: For each later neighbour, in cohort order, an ML-KEM ciphertext and a tag under the
-            key of the two, which shows that nobody altered it. The first site links to all others.
-        secrets: From the first site only, one sealed `SharedSecrets` per later site.
-        content: From the first site only, the sealed `SharedContent`, once for all.
-    """
-
+    # for each later neighbour, in cohort order, an ML-KEM ciphertext and a tag under the key of the
+    # two, which shows that nobody altered it. The first site links to all others.
     links: PerSite
-    secrets: PerSite = ()
-    content: bytes = b""
+    secrets: PerSite = ()  # from the first site only, one sealed `SharedSecrets` per later site
+    content: bytes = b""  # from the first site only, the sealed `SharedContent`, once for all
 
 
 class Linked(Body, frozen=True):

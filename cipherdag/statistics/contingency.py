@@ -203,8 +203,7 @@ class TableShape:
 def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
     """Divide tables into buckets of similar shape, few enough and with little padding.
 
-    Yields:
-        The indices of a bucket's tables in the batch, and the shape that holds them all.
+    Of each the indices of its tables in the batch, and the shape that holds them all.
     """
     if not len(sides):
         return

@@ -207,8 +207,7 @@ def _end(survival: FloatVector, variance: FloatVector, sign: float) -> FloatVect
 def median_of(edges: FloatVector, curve: Curve) -> tuple[float | None, float | None, float | None]:
     """Find the end of the bin in which a curve, and each end of its interval, falls to a half.
 
-    Returns:
-        The median and its 95 % interval; None where a curve stays above a half.
+    None where a curve stays above a half.
     """
     medians: list[float | None] = []
     for chances in (curve.survival, curve.low, curve.high):
@@ -279,8 +278,7 @@ def ratio_trend(
 ) -> float:
     """Test whether a group's ratio of hazards goes with weights of bins, all of shape (B,).
 
-    Returns:
-        The p-value of the score test at the constant ratio that fits; 1 where nothing is to test.
+    Returned is the p-value at the constant ratio that fits; 1 where nothing is to test.
     """
     from scipy.optimize import brentq
     from scipy.special import erfc, expit

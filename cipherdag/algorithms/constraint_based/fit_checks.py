@@ -56,10 +56,8 @@ def check_fits(
 
     At most ``most`` columns are given at a time, as in the tests' largest sets; None for all.
     Without columns nothing is checked; where ``closed``, nothing but bits is opened.
-
-    Returns:
-        The edges to be named, ascending. Rounds: one, with sums two, more where checks are many;
-        none without such edges.
+    Returned are the edges to be named, ascending. Rounds: one, with sums two, more where checks are
+    many; none without such edges.
     """
     if kinds is None or (most is not None and not most):
         return ()

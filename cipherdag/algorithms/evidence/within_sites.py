@@ -154,8 +154,7 @@ def opened_tests(
 ) -> Generator[Question, FloatVector, tuple[RaoScores, FloatVector, FloatVector]]:
     """Open the sums of tests, in two rounds, and compute their p-values.
 
-    Returns:
-        The sums; p-values, NaN where too few sites contribute; how many do. Shape (B,) each.
+    Also returned is how many sites contribute; p-values are NaN where they are too few.
     """
     needed = max(settings.min_contributors, 1)
     contributors = np.rint((yield ContributorCounts(question=question)))

@@ -34,7 +34,6 @@ from cipherdag.algorithms.fedboss.order_search import best_of_starts
 from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, graphs_that_fit, reported
 from cipherdag.algorithms.fedboss.set_sources import DISCOUNT, SetPenalty
 from cipherdag.algorithms.fedboss.settings import (
-    LARGEST_TABLE,
     ScoreSettings,
     require_rows,
     set_score,
@@ -88,19 +87,6 @@ class FedBOSS(ScoreSettings):
     use: ClassVar[str] = "Learn a causal graph by scores; try this one first."
     usual: ClassVar[tuple[str, ...] | None] = ("reveal", "bootstrap", "penalty")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
-
-    retired: ClassVar[dict[str, object]] = {
-        "scores": "pooled",
-        "score": "auto",
-        "table_penalty": 1.0,
-        "prior_rows": 1.0,
-        "per_parent": 1.0,
-        "withheld": "sites",
-        "discount": DISCOUNT,
-        "max_cells": LARGEST_TABLE,
-        "search": "boss",
-        "compare_sites": True,
-    }
 
     reveal: Reveal = "auto"
     knowledge: Knowledge | None = None

@@ -34,9 +34,7 @@ def with_tested_edges(
 
     An edge that only tests found is added if scores give both its ends other edges, or if the
     pair's table, without the cost of a parent, scores higher than the two columns by themselves.
-
-    Returns:
-        The class, and the edges that only tests found, shape (p, p), symmetric.
+    Returned are also these edges, shape (p, p), symmetric.
     """
     category: BoolVector = np.greater(scores.penalty.categories, 0)
     among: BoolMatrix = np.logical_and.outer(category, category)

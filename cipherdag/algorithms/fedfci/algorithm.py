@@ -76,11 +76,6 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
     usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal", "bootstrap")
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
 
-    retired: ClassVar[dict[str, object]] = GraphFromTests.retired | {
-        "integrate": 0,
-        "kernel_rows": 1000,
-    }
-
     search: Literal["fci", "rfci", "integrate"] = "fci"
     selection: bool = False
 

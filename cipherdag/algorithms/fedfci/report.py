@@ -41,20 +41,15 @@ from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FedFCIOutcome(TestsOutcome):
-    """What a FedFCI run concludes, by position; p variables.
+    """What a FedFCI run concludes, by position; p variables."""
 
-    Attributes:
-        marks: The PAG, shape (p, p); see `cipherdag.graphs.endpoints`.
-        removed: Edges that fell, with ``rfci``, to tests of triples and paths.
-        sepsets: A separating set of every pair x < z without an edge, and its p-value.
-        colliders: The unshielded triples (x, y, z), x < z, that are colliders.
-        groups: The PAG of every group of sites among its variables; empty if none is integrated.
-    """
-
-    marks: Endpoints
-    removed: int = 0
+    marks: Endpoints  # the PAG, shape (p, p); see `cipherdag.graphs.endpoints`
+    removed: int = 0  # edges that fell, with ``rfci``, to tests of triples and paths
+    # a separating set of every pair x < z without an edge, and its p-value
     sepsets: dict[Pair, tuple[frozenset[int], float]]
+    # the unshielded triples (x, y, z), x < z, that are colliders
     colliders: tuple[Triple, ...] = ()
+    # the PAG of every group of sites among its variables; empty if none is integrated
     groups: tuple[LocalPAG, ...] = field(repr=False, default=())
 
     @property

@@ -84,7 +84,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     usual: ClassVar[tuple[str, ...] | None] = ("graph", "alpha", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
-    retired: ClassVar[dict[str, object]] = {"max_cells": 4096}
 
     tested: InitVar[CausalGraph | None] = field(default=None, kw_only=False)
     graph: str = graph_text()

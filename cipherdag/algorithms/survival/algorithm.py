@@ -90,8 +90,6 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     usual: ClassVar[tuple[str, ...] | None] = ("time", "event", "event_category", "by", "adjust")
     concludes: ClassVar[type[SurvivalAnalysis]] = SurvivalAnalysis
 
-    retired: ClassVar[dict[str, object]] = {"ties": "efron", "bins": USUAL_BINS}
-
     time: str = "time"
     event: str = "event"
     event_category: int = within(2, 1, 2)

@@ -50,14 +50,7 @@ class Fitted:
 def first_step(
     kinds: ColumnKinds, adjust: tuple[int, ...], rows: Mapping[str, Any], *, efron: bool
 ) -> HazardSteps:
-    """The question of the first step.
-
-    Args:
-        kinds: The columns.
-        adjust: Positions of the predictors.
-        rows: Which rows it is of: the fields of `Survived`.
-        efron: How ties are taken.
-    """
+    """The question of the first step, of the predictors ``adjust``; rows are as in `Survived`."""
     chosen = np.array(adjust)
     discrete = kinds.categories[chosen] > 0
     origins = np.where(discrete, 0.0, common_origins(kinds)[chosen])
@@ -78,14 +71,11 @@ def fitted(
     """Fit a model; two rounds per step, or one where one site alone may answer.
 
     Where hazards are stratified by site, one step more asks how sites differ; where patients have
-    several rows, one asks how patients do.
+    several rows (``repeats``), one asks how patients do.
 
-    Args:
-        first: The question of the first step, whose coefficients are 0.
-        edges: Edges of bins, packed, where all sites have one hazard; else None.
-        min_contributors: Fewest sites that must contribute, overall and to every category and pair
-            of categories that one has: gradient and Hessian are of these sites alone.
-        repeats: Whether some patient has several rows.
+    ``first`` is the question of the first step, whose coefficients are 0. Edges of bins are packed;
+    None where hazards are stratified. ``min_contributors`` sites must contribute, overall and to
+    every category and pair of categories that one has: gradient and Hessian are of these alone.
     """
     fit, sites = HazardFit(first.coefficient_array()), 0
     while not fit.finished:

@@ -47,12 +47,8 @@ that remain: a site that does not contribute to all of them contributes to none.
 def round_edges(mean: float, unit: float, bins: int) -> tuple[float, ...]:
     """Round numbers equally far apart, from above 0 to `SPREADS` spreads above the mean or more.
 
-    Arithmetic of decimals, which every machine does in the same manner.
-
-    Args:
-        mean: Roughly the mean time over all sites.
-        unit: Roughly the standard deviation of the times, a power of two.
-        bins: At most so many.
+    Arithmetic of decimals, which every machine does in the same manner. Mean and deviation, here a
+    power of two called ``unit``, are rough; there are at most so many ``bins``.
     """
     last = Decimal(max(mean, unit / SPREADS) + SPREADS * unit)
     raw = last / bins
@@ -69,14 +65,8 @@ def group_sums(
 
     Sites say to which groups they contribute, and then whether they do to all that may be compared,
     so that curves and test are of the same sites. The group with the fewest contributors, of
-    several the last, is left out as long as too few contribute to all.
-
-    Args:
-        question: The groups, of which none is compared yet.
-        min_contributors: How many sites have to contribute.
-
-    Returns:
-        The question that was asked, and its sums.
+    several the last, is left out as long as too few contribute to all. Returned is the question
+    that was asked, and its sums.
     """
     if question.n_groups < FEWEST_GROUPS:
         return question, (yield from sum_with_threshold(question, min_contributors))
@@ -175,16 +165,9 @@ def rounded_counts(
 ) -> Generator[Question, FloatVector, SurvivalOutcome]:
     """Ask for the test, and for totals of all sites in whole units of the largest min_cell_size.
 
-    Args:
-        rows: What the questions have of the rows.
-        edges: Upper edge of every bin, shape (B,).
-        min_contributors: How many sites have to contribute to the test.
-        n_sites: How many sites are asked.
-        all_rows: Rows of all sites, but for those of sites with less than their min_cell_size.
-
-    Raises:
-        DataError: Some site has a time below 0.
-        AggregateRangeError: The totals contradict each other.
+    ``rows`` is what questions have of the rows, ``edges`` the upper edge of every bin, (B,), and
+    ``all_rows`` those of all sites, but for sites with less than their min_cell_size. DataError
+    where some site has a time below 0, AggregateRangeError where totals contradict each other.
     """
     sizes = CellSizes()
     unit = sizes.largest((yield sizes))
@@ -250,10 +233,7 @@ def _check_times(impossible: FloatVector) -> None:
 def group_curve(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurve:
     """The curve of a group; without numbers where too few sites contribute to it.
 
-    Args:
-        outcome: The counts.
-        group: Which group.
-        halved: Whether who is censored in a bin is at risk in half of it, or else in all of it.
+    ``halved``: who is censored in a bin is at risk in half of it, else in all of it.
     """
     sites, counts = int(outcome.sites[group]), outcome.counts[group]
     if not sites:

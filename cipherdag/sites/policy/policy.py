@@ -6,11 +6,13 @@ import json
 import os
 import re
 import stat
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from cipherdag.algorithms.parameters import said_of_fields
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError, SiteNotReadyError
 from cipherdag.pages.language import LANGUAGES
@@ -39,72 +41,45 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _SMALLEST = {"min_sites": 2, "min_sites_bits": 2, "approvers": 1}
 _LARGEST = 2**53
 _ONE_OF = {"reveal": ("bits", "sums"), "language": LANGUAGES}
-_COMMENTS = {
-    "algorithms": "Algorithms this site takes part in.",
-    "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
-    "columns), hazard-steps and hazard-sums (Cox models) and effect-sums need a coordinator that "
-    "colludes with no site: together they could aim these sums at a few rows.",
-    "protections": "How its answers may be protected.",
-    "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
-    "min_sites": "Smallest number of sites in a run that discloses sums, and of those a sum is of.",
-    "min_sites_bits": "Smallest number of sites in a run that discloses bits of tests alone.",
-    "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
-    "allow_dropouts": "Whether a run may go on without a site that left it.",
-    "approve_cohorts": '"manual": a run of other sites, or of rows that changed, waits.',
-    "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
-    "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
-    "min_rows": "Fewest rows this site must hold to take part.",
-    "reveal": '"bits": of a test a bit or two are disclosed, at most ten; "sums": also the sums\n'
-    "# behind them, from which small counts may follow, or with votes one site's p-values.",
-    "min_cell_size": "Smallest count that a pooled count may come from.",
-    "max_rounds": "Per run: rounds, tests computed and values released.",
-    "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
-    "approve_runs": '"manual": each run waits for `cipherdag site approve`; or "automatic".',
-    "approvers": "How many persons must approve a run, each by name.",
-    "language": f"Of the plans that a person reads here: {', '.join(LANGUAGES)}.",
-    "parameters": 'Rules on parameters, such as "alpha 0.001..0.1" or "evidence vote|pooled".',
-    "purposes": "Purposes it takes part for, word by word; all, if none is named.",
-    "max_runs": "Most runs over the same schema: ten plans with ten alphas show what one does not.",
-    "max_bits_per_pair": "Most bits about two columns that secure tests find, over all runs.",
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """A site's own limits; every check raises before anything is computed.
 
+    `dumps` writes what is said here of a field above it, for the people of the site.
+
     Raises:
         SiteNotReadyError: A limit is not a whole number in its range.
 
     Attributes:
-        algorithms: Algorithms the site takes part in.
-        questions: Kinds of questions it answers, such as ``edge-votes``.
-        protections: Protections it accepts.
-        allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
-        min_sites: Smallest cohort under a protection, unless only bits of tests are opened.
-        min_sites_bits: Smallest cohort if so; two sites hold the shares of all sums together.
-        approve_cohorts: Whether a person approves a run with other sites than earlier runs, or with
-            rows that changed (``manual``), or it passes where it differs by enough sites.
-        min_cohort_difference: Fewest sites by which a run may differ from every earlier one
-            without approval; none at all is allowed too.
-        reveal: What may be opened of tests: ``bits``, or also the ``sums`` behind them.
-        min_rows: Fewest rows the site must hold.
-        max_rounds: Most rounds of a run.
-        max_tests: Most conditional-independence tests computed in a run.
-        max_values: Most values released in a run; ``max_rounds_per_day`` and so on are the same
-            limits for one UTC day, over all runs.
+        algorithms: Algorithms this site takes part in.
+        questions: Kinds of questions it answers; remove one to refuse it. regression-steps (mixed
+            columns), hazard-steps and hazard-sums (Cox models) and effect-sums need a coordinator
+            that colludes with no site: together they could aim these sums at a few rows.
+        protections: How its answers may be protected.
+        allow_unprotected: true lets answers leave in the clear: only for made-up data.
+        min_sites: Smallest number of sites in a run that discloses sums, and of those a sum is of.
+        min_sites_bits: Smallest number of sites in a run that discloses bits of tests alone.
+        tolerated_colluders: Sites that may side with the coordinator and still see sums only.
+        allow_dropouts: Whether a run may go on without a site that left it.
+        approve_cohorts: "manual": a run of other sites, or of rows that changed, waits.
+        min_cohort_difference: Fewest sites by which it may differ: subtracting the two runs' sums
+            shows a sum over these sites alone. A run that differs by fewer always waits for
+            approval.
+        reveal: "bits": of a test a bit or two are disclosed, at most ten; "sums": also the sums
+            behind them, from which small counts may follow, or with votes one site's p-values.
+        min_rows: Fewest rows this site must hold to take part.
         min_cell_size: Smallest count that a pooled count may come from.
-        approve_runs: Whether a person of the site approves each run (``manual``).
-        approvers: How many persons must approve a run.
-        language: In which a plan is said to the people who decide on it, one of `LANGUAGES`.
-        parameters: Rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C"; when a
-            policy is read, some algorithm has to have a parameter of this name.
-        purposes: The purposes that a plan may have; any, if empty.
-        max_runs: Most runs that ever opened a sum over the site's schema.
-        max_bits_per_pair: Most bits about any two columns that were ever found by secure tests.
-        allow_dropouts: Whether a round may end without a site that left; else all or nothing.
-        tolerated_colluders: Sites that may collude with the coordinator without learning more
-            than the sum over the others; it sets how few sites a sum may ever cover.
+        max_rounds: Per run: rounds, tests computed and values released.
+        max_rounds_per_day: Per day (UTC), over all runs; counted from the ledger and usage.json.
+        approve_runs: "manual": each run waits for `cipherdag site approve`; or "automatic".
+        approvers: How many persons must approve a run, each by name.
+        language: Of the plans that a person reads here: en, de, es or fr.
+        parameters: Rules on parameters, such as "alpha 0.001..0.1" or "evidence vote|pooled".
+        purposes: Purposes it takes part for, word by word; all, if none is named.
+        max_runs: Most runs over the same schema: ten plans with ten alphas show what one does not.
+        max_bits_per_pair: Most bits about two columns that secure tests find, over all runs.
     """
 
     algorithms: frozenset[str] = frozenset(ALGORITHMS)
@@ -194,9 +169,11 @@ class Policy:
     def dumps(self) -> str:
         """The policy as commented TOML, which `loads` reads back as an equal policy."""
         lines = ["# What this site allows, whatever a coordinator asks. It belongs to the site."]
+        wrapped = textwrap.TextWrapper(98, break_on_hyphens=False)
+        said = {name: wrapped.wrap(text) for name, text in said_of_fields(Policy).items()}
         for item in fields(self):
-            if item.name in _COMMENTS:
-                lines += ["", f"# {_COMMENTS[item.name]}"]
+            if item.name in said:
+                lines += ["", *(f"# {line}" for line in said[item.name])]
             value = getattr(self, item.name)
             shown = sorted(value) if isinstance(value, frozenset) else value
             # TOML knows neither JSON's pairs of surrogates nor a bare DEL

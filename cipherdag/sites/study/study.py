@@ -68,34 +68,25 @@ class StudySite(_File, frozen=True):
 
 
 class Study(_File, frozen=True):
-    """The members of a study, its coordinator, and the least that the coordinator requires.
-
-    Attributes:
-        version: 1 for the first; one more whenever it changes.
-        issued: When, in UTC (ISO 8601).
-        host, port: Of the coordinator's server; empty and 0 where it has none.
-        coordinator: The coordinator's Ed25519 public key.
-        root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, over files the
-            coordinator's identity key again.
-        min_sites: Fewest sites of a run; a site's policy may ask for more.
-        revoked: Names of sites that took part and no longer do.
-        colluders: How many sites may side with the coordinator in any run and still see sums only;
-            the files of an older study do not have it.
-    """
+    """The members of a study, its coordinator, and the least that the coordinator requires."""
 
     format: int
     name: str
-    version: int
-    issued: str
-    host: str
+    version: int  # 1 for the first; one more whenever it changes
+    issued: str  # when, in UTC (ISO 8601)
+    host: str  # of the coordinator's server, as ``port``; empty and 0 where it has none
     port: int
-    coordinator: bytes
+    coordinator: bytes  # the coordinator's Ed25519 public key
+    # hexadecimal: SHA-256 fingerprint of the authority's certificate, over files the coordinator's
+    # identity key again
     root: str
-    min_sites: int
+    min_sites: int  # fewest sites of a run; a site's policy may ask for more
     protections: tuple[str, ...]
     sites: tuple[StudySite, ...]
-    revoked: tuple[str, ...] = ()
+    revoked: tuple[str, ...] = ()  # names of sites that took part and no longer do
     engine: EngineName = "flare"
+    # how many sites may side with the coordinator in any run and still see sums only; the files of
+    # an older study do not have it
     colluders: int | msgspec.UnsetType = msgspec.UNSET
 
     @property

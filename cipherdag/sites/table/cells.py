@@ -75,24 +75,18 @@ def below_header(row: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A table whose header has been checked and whose rows are still to be read, once.
+    """A table whose header has been checked and whose rows are still to be read, once."""
 
-    Attributes:
-        names: Normalised column names, in file order.
-        chunks: Consecutive blocks of rows, each a list with the cells of every column.
-        types: What a database or DataFrame declares of every column, if anything.
-        file: What errors call the table, once it is opened.
-        factors: What numbers of some columns are multiplied by, by name.
-        left_out: How many rows of what kind a source leaves out, once all are read.
-        location_of: Names a row as its user sees it, from its position among the rows read.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # normalised column names, in file order
+    # consecutive blocks of rows, each a list with the cells of every column
     chunks: Iterator[Sequence[Cells]] = field(repr=False)
+    # what a database or DataFrame declares of every column, if anything
     types: tuple[ColumnType | None, ...] = ()
-    file: str = ""
+    file: str = ""  # what errors call the table, once it is opened
+    # what numbers of some columns are multiplied by, by name
     factors: Mapping[str, float] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
+    left_out: Sequence[str] = ()  # how many rows of what kind are left out, once all are read
+    # names a row as its user sees it, from its position among the rows read
     location_of: Callable[[int], str] = field(default=below_header, repr=False)
 
     def count_rows(self) -> int:
@@ -105,25 +99,17 @@ OpenTable = AbstractContextManager[RawTable]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind of file that a table is read from.
+    """A kind of file that a table is read from."""
 
-    Attributes:
-        words: What help and errors call it.
-        open: Opens a file of its kind, whose rows are read while the context lasts. It raises
-            OSError, UnreadableDataError where it is none such, or EmptyDataError without a header.
-        reads: The keys of a `FileDescription` that it reads, beside those of every source.
-        suffix: The end of its name, in any case, where that tells the kind.
-        magic: The bytes that tell the kind otherwise, at ``offset`` in the file.
-        endings: Endings of names that promise this kind.
-    """
-
-    words: str
+    words: str  # what help and errors call it
+    # opens a file of its kind, whose rows are read while the context lasts; raises OSError,
+    # UnreadableDataError where it is none such, or EmptyDataError without a header
     open: Callable[[Path, FileDescription], OpenTable]
-    reads: tuple[str, ...] = ()
-    suffix: str = ""
-    magic: bytes = b""
+    reads: tuple[str, ...] = ()  # the keys of a `FileDescription` that this source alone reads
+    suffix: str = ""  # the end of its name, in any case, where that tells the kind
+    magic: bytes = b""  # the bytes that tell the kind otherwise, at ``offset`` in the file
     offset: int = 0
-    endings: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()  # endings of names that promise this kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,26 +35,8 @@ _KIND_NAMES = ", ".join(get_args(ColumnKind))
 class Column:
     """One column of the study; names and values are normalised on construction.
 
-    Attributes:
-        name: Name in the file.
-        kind: "continuous", "discrete", "binned", "intervention" for the one that names the
-            intervened variables of each row, "patient" for the one that says whose visit a row is,
-            or "ignore" for one that takes no part.
-        categories: Values of a discrete column; a value's code is its position.
-        edges: Cuts e1 < e2 < ... of a binned column: bins (-inf, e1], (e1, e2], ..., (ek, inf).
-        ordered: Whether categories or bins are in an order, the one in which they are listed.
-        missing: Texts that stand for a missing value, besides the empty field.
-        allow_constant: Whether one site may hold a single value or none.
-        label: Whether the column is a label of a multi-label study.
-        synonyms: Other spellings of a category, by category.
-        unit: Of its numbers, such as "mmol/L".
-        plausible: The least and the greatest number that can be right; empty: any.
-        date: How its dates become numbers, such as "days since 2000-01-01"; empty: no dates.
-        concepts: Codes of what is measured, by vocabulary, such as OMOP, LOINC, ICD or SNOMED.
-        unmeasured_at: Names of the sites that did not measure it, and do not read it.
-        comment: Written above the column by ``Schema.dumps``; not compared.
-
-    Raises SchemaError if a field is out of its range or does not belong to the kind.
+    ``schema_head.toml`` says what its fields hold. Raises SchemaError if one is out of its range or
+    does not belong to the kind.
     """
 
     name: str
@@ -71,6 +53,7 @@ class Column:
     date: str = ""
     concepts: Listed = ()
     unmeasured_at: tuple[str, ...] = ()
+    # written above the column by `Schema.dumps`
     comment: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -142,38 +142,23 @@ class DateRule:
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The format of a file where it differs from the default; UnreadableDataError if impossible.
+    """The format of a file where it differs from the default; UnreadableDataError if impossible."""
 
-    Attributes:
-        delimiter: What separates the columns of a CSV file: one character.
-        encoding: Of its text, as Python names it: "cp1252", "latin-1", "utf-16".
-        skip_rows: Rows above the header.
-        sheet: The sheet of a workbook; may be left out where there is one only.
-        decimal: What stands before decimals: "." or ",".
-        thousands: What groups digits in threes: ".", ",", " " or "'"; nothing if empty.
-        date_format: Of dates, such as "%d.%m.%Y"; ISO 8601 (2024-05-31) if empty.
-        skip_unnamed: Leave out columns without a name: row numbers, or trailing delimiters.
-        rename: From a column's name in the file to its name in the schema.
-        multiply: By how much the numbers of a column, but for dates and marks of missing values,
-            are multiplied, by its name in the schema: from the unit of the file to that of the
-            study.
-        rows_of: Of an export of REDCap, the repeating instrument or event whose rows are taken, or
-            "records"; see `redcap_rows`.
-        events: Whose fields each row carries, where a project of REDCap has events.
-    """
-
-    delimiter: str = ","
-    encoding: str = "utf-8"
-    skip_rows: int = 0
-    sheet: str = ""
-    decimal: str = "."
-    thousands: str = ""
-    date_format: str = ""
-    skip_unnamed: bool = False
-    rename: dict[str, str] = {}
+    delimiter: str = ","  # what separates the columns of a CSV file: one character
+    encoding: str = "utf-8"  # of its text, as Python names it: "cp1252", "latin-1", "utf-16"
+    skip_rows: int = 0  # rows above the header
+    sheet: str = ""  # the sheet of a workbook; may be left out where there is one only
+    decimal: str = "."  # what stands before decimals: "." or ","
+    thousands: str = ""  # what groups digits in threes: ".", ",", " " or "'"; nothing if empty
+    date_format: str = ""  # of dates, such as "%d.%m.%Y"; ISO 8601 (2024-05-31) if empty
+    skip_unnamed: bool = False  # leave out columns without a name: row numbers, trailing delimiters
+    rename: dict[str, str] = {}  # from a column's name in the file to its name in the schema
+    # by how much the numbers of a column, by its name in the schema, but for dates and marks of
+    # missing values, are multiplied: from the unit of the file to that of the study
     multiply: dict[str, float] = {}
-    rows_of: str = ""
-    events: tuple[str, ...] = ()
+    # of an export of REDCap, the repeating instrument or event whose rows are taken, or "records"
+    rows_of: str = ""  # see `redcap_rows`
+    events: tuple[str, ...] = ()  # whose fields each row carries, where a REDCap project has events
 
     def __post_init__(self) -> None:
         fault = self._fault()

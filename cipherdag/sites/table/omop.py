@@ -82,24 +82,16 @@ DOMAINS = {
 class OmopColumn(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"source": "from"}
 ):
-    """A column of a study's rows.
+    """A column of a study's rows."""
 
-    Attributes:
-        source: ``age`` in years at the row's date, ``sex``, or a domain of records. A number where
-            ``take`` or ``unit`` is given; else "yes" where there is a record, and "no".
-        concepts: Concept set of the records.
-        descendants: Whether the concepts' descendants belong to it.
-        unit: Concept of the numbers' unit; a number in another one is missing.
-        days: First and last day that counts, from the row's date; any day if None.
-        take: Which of several numbers.
-    """
-
+    # ``age`` in years at the row's date, ``sex``, or a domain of records. A number where ``take``
+    # or ``unit`` is given; else "yes" where there is a record, and "no"
     source: Literal["age", "sex", "measurement", "observation", "condition", "drug", "procedure"]
-    concepts: tuple[int, ...] = ()
-    descendants: bool = True
-    unit: int | None = None
-    days: tuple[int, int] | None = None
-    take: Take | None = None
+    concepts: tuple[int, ...] = ()  # concept set of the records
+    descendants: bool = True  # whether the concepts' descendants belong to it
+    unit: int | None = None  # concept of the numbers' unit; a number in another one is missing
+    days: tuple[int, int] | None = None  # first and last that counts, from the row's date; or any
+    take: Take | None = None  # which of several numbers
 
     @property
     def is_number(self) -> bool:
@@ -108,23 +100,16 @@ class OmopColumn(
 
 
 class OmopTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a study reads from an OMOP database.
+    """What a study reads from an OMOP database."""
 
-    Attributes:
-        columns: The columns by name.
-        rows: ``cohort``: an entry of the cohort table each, dated by its start; ``visits``: a visit
-            each, of the cohort's persons during their entry if there is one; ``persons``: one row
-            per person, which has no date.
-        cohort: Definition of the cohort.
-        person: Name of a column that says whose row it is; none if empty.
-        year: For rows without a date the year in which ages are taken.
-    """
-
-    columns: dict[str, OmopColumn]
+    columns: dict[str, OmopColumn]  # the columns by name
+    # ``cohort``: an entry of the cohort table each, dated by its start; ``visits``: a visit each,
+    # of the cohort's persons during their entry if there is one; ``persons``: one row per person,
+    # which has no date
     rows: Literal["cohort", "visits", "persons"] = "cohort"
-    cohort: int | None = None
-    person: str = ""
-    year: int | None = None
+    cohort: int | None = None  # definition of the cohort
+    person: str = ""  # name of a column that says whose row it is; none if empty
+    year: int | None = None  # for rows without a date the year in which ages are taken
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -37,44 +38,6 @@ PERSONS = "persons"  # what `Schema.rows` is where each person has one row
 _TEXT_KEYS = ("unit", "date")
 _TABLE_KEYS = ("synonyms", "concepts")
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
-_PREAMBLE = """\
-# Schema of a study: every site uses the same file. One table per column, in any order.
-#
-#   kind            "continuous": numbers; "discrete": one of `categories`;
-#                   "binned": numbers cut at `edges` [e1, e2, ...] into the bins
-#                   (-inf, e1], (e1, e2], ..., (last, inf); "ignore": not part of the study;
-#                   "intervention": names the variable that was intervened on in each row,
-#                   several separated by ";"; an empty field means none;
-#                   "patient": says whose row it is, where a person has several; it stays at the
-#                   site, and other sites may call theirs otherwise or have none
-#   categories      the values of a discrete column; 1, "1" and "1.0" are the same, "01" is not
-#   ordered         true: the categories or bins stand in their order, lowest or highest first;
-#                   the evidence "glm" makes use of it
-#   edges           the cuts of a binned column, increasing
-#   missing         what stands for a missing value besides the empty field, for instance
-#                   ["NA", -9]; declare a 0 that means "not measured" here, too
-#   synonyms        other spellings of a category: { "yes" = ["Yes", "ja", 1] }
-#   unit            of its numbers, such as "mmol/L"; sites must have the same
-#   plausible       [least, greatest]: a number outside is refused, with its row
-#   date            "days since 2020-01-01" (or weeks, years): dates count as numbers
-#   concepts        codes of what is measured: { OMOP = 3004249, LOINC = "8480-6" }; not compared
-#   unmeasured_at   names of the sites that did not measure the column, such as ["kiel", "graz"]
-#   allow_constant  true: a site may hold a single value, or none, in this column
-#   label           true: the column is a label of a multi-label study
-#
-# Columns that determine one another are declared in [[relations]] behind the columns: given what
-# determines a column no test of it is done, and no edge falls to one.
-#
-#   form            "coded": the first column and the others together are one variable (a copy, a
-#                   code and its name, a category and its dummies); "one-hot": one of them is set
-#                   in every row; "sum", "product": a weighted sum of them or of their logarithms
-#                   is constant; "function": the first follows from the others
-#   columns         their names; a relation is void where one of them takes no part
-#
-# rows = "persons" at the top says that no person has two rows, where a draft asks.
-#
-# Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
-"""
 _DRAFT_IT = "Draft a schema from it with `cipherdag schema infer`, and give that."
 _SOURCES = """\
 # How files of these names are written; not compared. [source] of site.toml outranks it.
@@ -266,7 +229,8 @@ class Schema:
         """The schema as commented TOML, which ``loads`` reads back as an equal schema."""
         relations = map(_relation_toml, self.relations)
         said = [f"# {line}" for line in textwrap.wrap(self.comment, _COMMENT_WIDTH)]
-        head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
+        head = resources.files(__package__).joinpath("schema_head.toml").read_text("utf-8")
+        head = "\n".join([head, *said, ""]) if said else head
         head += f'rows = "{self.rows}"\n' if self.rows else ""
         sources = (
             "\n".join([f"[sources.{_quoted(file)}]", *each.lines(), ""])
