@@ -5,9 +5,9 @@
 DATA_FOLDER is what `fedpc_data` reads. 5000 rows of every sample (seed = its number) lie at ten
 sites, split unevenly. With levels of its own, each site adds a constant to every number, normal
 with a standard deviation of a half of the column's; and draws the categories without a cause from
-shares uniform on the simplex. Sites allow every count, but for `bits-11`: there the policy is the
-default one. `bits-11` is the default of categories, `within` opens scores, `pooled` is
---no-within-sites. Finished cases are read from --lines. --out writes JSON and Markdown.
+shares uniform on the simplex. Sites allow every count. `within` opens scores, `pooled` is
+--no-within-sites; `field.py` has the same rows by bits. Finished cases are read from --lines. --out
+writes JSON and Markdown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from bif import read_bif
 from fedpc_data import NETWORKS, draw
-from measuring import figure_table, parser, run_cases, timed
+from measuring import figure_table, parser, run_cases
 from sites_that_differ import with_own_tables
 
 from cipherdag import FedBOSS, Federation, Policy
@@ -34,15 +34,10 @@ DATA = ("linear-50", "alarm", "insurance")
 WORLDS = ("alike", "own levels")
 CASES = tuple(f"{name}, {world}" for name in DATA for world in WORLDS)
 METHODS = {
-    "bits-11": FedBOSS(),
     "within": FedBOSS(reveal="sums"),
     "pooled": FedBOSS(within_sites=False),
 }
-FIGURES = (
-    ("shd_cpdag", "CPDAG SHD", 0),
-    ("extra", "edges too many", 0),
-    ("cpu_seconds", "processor seconds", 1),
-)
+FIGURES = (("shd_cpdag", "CPDAG SHD"), ("extra", "edges too many"))
 
 
 def main() -> None:
@@ -65,16 +60,11 @@ def measured(folder: Path, case: dict) -> dict:
     tables = {f"site{k}": data.iloc[rows] for k, rows in enumerate(parts)}
     if world != WORLDS[0]:
         tables = with_own_levels(name, folder, tables, rng)
-    policy = Policy(
-        questions=QUESTION_KINDS,
-        min_cell_size=11 if case["method"].endswith("-11") else 0,
-        max_values=2**53,
-        max_tests=2**53,
-    )
+    policy = Policy(questions=QUESTION_KINDS, min_cell_size=0, max_values=2**53, max_tests=2**53)
     federation = Federation.simulate(tables, schema=schema, policy=policy, device="cpu")
-    _, cpu, result = timed(federation.run, METHODS[case["method"]], seed=case["sample"])
+    result = federation.run(METHODS[case["method"]], seed=case["sample"])
     distance = result.finding.metrics_cpdag(truth)
-    return {"shd_cpdag": distance.shd, "extra": distance.extra, "cpu_seconds": cpu}
+    return {"shd_cpdag": distance.shd, "extra": distance.extra}
 
 
 def with_own_levels(
@@ -98,13 +88,8 @@ def with_own_levels(
 def markdown(figures: dict) -> str:
     """One table per figure."""
     lines = []
-    for key, title, digits in FIGURES:
-        lines += [
-            f"**{title}**",
-            "",
-            *figure_table(figures["cases"], CASES, METHODS, key, digits),
-            "",
-        ]
+    for key, title in FIGURES:
+        lines += [f"**{title}**", "", *figure_table(figures["cases"], CASES, METHODS, key, 0), ""]
     return "\n".join(lines)
 
 

@@ -21,7 +21,6 @@ one. Finished cases are read from --lines. --out writes JSON and Markdown.
 from __future__ import annotations
 
 import statistics
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ from adjustment_distance import adjustment_distance
 from bif import read_bif
 from boss_sites import with_own_levels
 from fedpc_data import NETWORKS, ROWS, draw, model_rows, random_dag
-from measuring import bytes_per_site, figure_table, parser, run_cases, timed
+from measuring import bytes_per_site, figure_table, parser, revision, run_cases, timed
 from mixed_models import mixed_model, name_of
 from score_peers import PEERS
 from sites_that_differ import with_own_tables
@@ -159,12 +158,6 @@ def measured(folder: Path, case: dict) -> dict:
         "mb": bytes_per_site(result) / 1e6,
         "mb_all": sum(result.bytes_sent_per_site.values()) / 1e6,
     }
-
-
-def revision() -> str:
-    """The revision that is measured."""
-    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def distances(graph: CausalGraph, truth: CausalGraph) -> dict:

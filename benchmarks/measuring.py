@@ -14,6 +14,7 @@ import platform
 import resource
 import signal
 import statistics
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,15 +204,22 @@ def bytes_per_site(result: Run[Any]) -> int:
 
 
 def environment(*more: str) -> dict[str, object]:
-    """Processor, cores, Python and the versions of packages, and of some more."""
+    """Processor, cores, Python, the code's revision, and versions of packages and some more."""
     versions = package_versions((*PACKAGES, *more))
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
         "python": versions.pop("python"),
+        "revision": revision(),
         "system": f"{platform.system()} {platform.machine()}",
         "versions": versions,
     }
+
+
+def revision() -> str:
+    """The revision that is measured; empty outside a checkout."""
+    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(asked, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def processor() -> str:

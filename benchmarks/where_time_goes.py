@@ -5,7 +5,8 @@
 
 Every case runs in a process of its own, after a small run that warms up; all sites, the
 coordinator and their messages are in it. Processor time is charged to the innermost part that is at
-work, so that the parts add up:
+work, so that the parts add up. The table has their shares of the run, which other jobs disturb
+little; seconds are in the JSON:
 
 - set-up: keys of every two sites, signatures over the offers, schemas;
 - sites: the sites' own computation of their answers;
@@ -87,7 +88,7 @@ PARTS = {
 }
 VARYING = ("seconds", "round_reports", "ledgers", "bytes_sent_per_site", "versions")
 """What two runs of a result differ in, or what sums stand for."""
-COLUMNS = ("case", "CPU s", *PARTS, REST, "rounds", "MB per site")
+COLUMNS = ("case", *PARTS, REST, "rounds", "MB per site")
 COMPARED = ("x before", "same")
 
 
@@ -275,7 +276,12 @@ def main() -> None:
                 runs[name].append(in_own_process(case, tree, arguments.threads))
         found.append(figures(case, runs))
         print(json.dumps(found[-1]), flush=True)
-    report = {"threads": arguments.threads, "repeats": arguments.repeats, "cases": found}
+    report = {
+        "threads": arguments.threads,
+        "repeats": arguments.repeats,
+        "load": os.getloadavg()[1],
+        "cases": found,
+    }
     write_report(arguments.out, "where_time_goes", report, markdown)
 
 
@@ -340,7 +346,7 @@ def seconds(run: dict) -> float:
 def markdown(report: dict) -> str:
     """One row per case."""
     rows = [
-        [own["case"], f"{own['cpu_seconds']:.2f}", *(f"{s:.2f}" for s in own["parts"].values()),
+        [own["case"], *(f"{s / own['cpu_seconds']:.0%}" for s in own["parts"].values()),
          own["rounds"], f"{own['bytes_per_site'] / 1e6:.2f}",
          *([f"{own['times_before']:.1f}", ", ".join(own["same"])] if "same" in own else [])]
         for own in report["cases"]
@@ -348,7 +354,7 @@ def markdown(report: dict) -> str:
     compared = any("same" in own for own in report["cases"])
     columns = (*COLUMNS, *COMPARED) if compared else COLUMNS
     threads = f"{report['threads']} thread" if report["threads"] else "threads as they come"
-    intro = f"Processor seconds of a whole run in one process, {threads}, by what they were for:"
+    intro = f"Shares of a whole run's processor time, {threads}, load {report['load']:.0f}:"
     return "\n".join([intro, "", *table(columns, rows)]) + "\n"
 
 

@@ -5,10 +5,10 @@
 FedPC by bits over sites, masked and signed, all sites in one process, beside programs that have
 all rows at one place in the clear; one thread each. Alarm has the 5,000 rows of `data`, and
 `numbers` are `variables.py`'s linear models with 5,000 rows. PCs have FedPC's level and largest
-set. Programs take turns, A B A B. Of every process: the import, the first search, another search
-when it is warm, the whole process up to the end of the first search (start, import, reading,
-search), all in processor seconds; the most memory until then; and what all sites send, and the
-one that sends most, which deals keys. `commands` are whole commands, from start to exit.
+set. Programs take turns, A B A B. Of every process the JSON has processor seconds: the import, the
+search, and the whole process up to its end (start, import, reading, search). The table has FedPC's
+relative to the program's of the same turn, the most memory until then, and what all sites send, and
+the one that sends most, which deals keys.
 A process beyond --limit processor seconds is given up, and has no further turn; a program that is
 not installed is named. The package's bytecode is compiled first, as an installer does it. Finished
 processes stay in --lines, and what is there is not run again.
@@ -40,32 +40,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ALARM = HERE / "data" / "alarm_5000.csv.gz"
-OURS, SUMS, BOSS = "FedPC by bits", "FedPC by sums", "FedBOSS by bits"
-FISHER = "causal-learn PC, Fisher-z"
+OURS = "FedPC by bits"
 CASES = {
-    "alarm, 10 sites": (
-        0, 10, (OURS, "causal-learn PC, G2", "causal-learn PC, chi2", "pgmpy PC, chi2"),
-    ),
-    "alarm, 3 sites": (0, 3, (OURS,)),
-    "alarm, 30 sites": (0, 30, (OURS,)),
-    "alarm, 100 sites": (0, 100, (OURS,)),
-    "50 numbers, 10 sites": (50, 10, (OURS, BOSS, FISHER, "FLOP")),
-    "300 numbers, 10 sites": (300, 10, (OURS, SUMS, FISHER)),
-    "1,000 numbers, 10 sites": (1000, 10, (SUMS,)),
-    "3,000 numbers, 10 sites": (3000, 10, (SUMS,)),
-}  # fmt: skip
-"""Numbers (none: alarm), sites, and programs, the first of which the others are compared with."""
-COMMANDS = {
-    "import cipherdag": ("-c", "import cipherdag"),
-    "from cipherdag import FedPC, Federation": ("-c", "from cipherdag import FedPC, Federation"),
-    "cipherdag --help": ("-m", "cipherdag", "--help"),
-    "cipherdag demo": ("-m", "cipherdag", "demo", "--out", "demo"),
+    "alarm, 10 sites": (0, 10, (OURS, "causal-learn PC, G2", "pgmpy PC, chi2")),
+    "50 numbers, 10 sites": (50, 10, (OURS, "causal-learn PC, Fisher-z")),
 }
+"""Numbers (none: alarm), sites, and programs, the first of which the others are compared with."""
 COLUMNS = {
-    "import s": ("import", 2),
-    "search s": ("search", 2),
-    "first search s": ("first_search", 2),
-    "whole process s": ("whole", 2),
     "peak MB": ("peak_mb", 0),
     "MB sent by all": ("mb_all", 2),
     "MB of the site that sends most": ("mb_dealer", 2),
@@ -84,7 +65,12 @@ def main() -> None:
             lines.append(dict(zip(("case", "program", "turn"), key, strict=True)) | measure())
             add_line(arguments.lines, lines[-1])
             print(lines[-1], flush=True)
-    report = {"seed": arguments.seed, "limit": arguments.limit, "cases": summaries(lines)}
+    report = {
+        "seed": arguments.seed,
+        "limit": arguments.limit,
+        "load": os.getloadavg()[1],
+        "cases": summaries(lines),
+    }
     print(markdown(report))
     write_report(arguments.out, "whole_process", report, markdown)
 
@@ -93,10 +79,6 @@ def planned(arguments, folder: Path) -> Iterator[tuple[tuple[str, str, int], Cal
     """What each process is, and what measures it; the programs of a case in turns."""
     for case in arguments.cases:
         for turn in range(arguments.turns):
-            if case == "commands":
-                for name, words in COMMANDS.items():
-                    yield (case, name, turn), partial(command, words, folder)
-                continue
             variables, sites, programs = CASES[case]
             for program in programs:
                 asked = {"program": program, "sites": sites, "limit": arguments.limit}
@@ -139,23 +121,6 @@ def search(asked: dict, rows: Callable[[], Path]) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def command(words: tuple[str, ...], folder: Path) -> dict:
-    """Processor seconds and memory of a command, from start to exit."""
-    folder = Path(tempfile.mkdtemp(dir=folder))
-    child = subprocess.Popen(
-        [sys.executable, *words],
-        cwd=folder,
-        env=one_thread(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise RuntimeError(f"{words} ended with {child.returncode}")
-    return {"whole": used.ru_utime + used.ru_stime}
-
-
 def one_thread() -> dict[str, str]:
     threads = {f"{own}_NUM_THREADS": "1" for own in ("OMP", "OPENBLAS", "MKL")}
     return {**os.environ, **threads}
@@ -164,7 +129,7 @@ def one_thread() -> dict[str, str]:
 def summaries(lines: list[dict]) -> list[dict]:
     """Of every case and program the processes, and what the first program takes of its time."""
     found = []
-    for case in (*CASES, "commands"):
+    for case in CASES:
         own = [line for line in lines if line["case"] == case]
         for program in dict.fromkeys(line["program"] for line in own):
             runs = [line for line in own if line["program"] == program]
@@ -180,7 +145,6 @@ def summaries(lines: list[dict]) -> list[dict]:
                     if part in a and part in b
                 ]
                 for part in ("search", "whole")
-                if case != "commands"
             }
             kept = [
                 {key: value for key, value in run.items() if key not in ("case", "program")}
@@ -192,35 +156,28 @@ def summaries(lines: list[dict]) -> list[dict]:
 
 def markdown(report: dict) -> str:
     """A row for every case and program."""
-    rows, commands = [], []
+    rows = []
     for case in report["cases"]:
         if "note" in case:
             rows.append([case["case"], case["program"], case["note"]])
-        elif case["case"] == "commands":
-            commands.append([f"`{case['program']}`", shown(case["runs"], "whole", 2)])
         else:
-            ratios = [
-                f"{statistics.median(own):.2f}" if own else ""
-                for own in case["first_to_this"].values()
-            ]
+            ratios = [spread(own, 2) for own in case["first_to_this"].values()]
             columns = [shown(case["runs"], *own) for own in COLUMNS.values()]
-            rows.append([case["case"], case["program"], *columns, *ratios])
-    head = ["data", "search", *COLUMNS, "FedPC's search to it", "FedPC's whole process to it"]
-    return "\n".join(
-        [
-            "Processor seconds on one thread: medians (least to most) of processes in turns.",
-            "",
-            *table(head, rows),
-            "",
-            *table(["command", "processor s, start to exit"], commands),
-            "",
-        ]
-    )
+            rows.append([case["case"], case["program"], len(case["runs"]), *ratios, *columns])
+    ratios = ["FedPC's search to it", "FedPC's whole process to it"]
+    head = ["data", "search", "turns", *ratios, *COLUMNS]
+    load = f"{report['load']:.0f}"
+    intro = f"Medians (least to most) of processes in turns, one thread each; load {load}:"
+    return "\n".join([intro, "", *table(head, rows)]) + "\n"
 
 
 def shown(runs: list[dict], key: str, digits: int) -> str:
+    """The median of a figure, and the ends where they are others."""
+    return spread([own[key] for own in runs if key in own], digits)
+
+
+def spread(values: list[float], digits: int) -> str:
     """The median, and the ends where they are others."""
-    values = [own[key] for own in runs if key in own]
     if not values:
         return ""
     middle, least, most = (
@@ -231,8 +188,7 @@ def shown(runs: list[dict], key: str, digits: int) -> str:
 
 def parse():
     options = parser(__doc__, seed=0)
-    cases = [*CASES, "commands"]
-    options.add_argument("--cases", nargs="+", choices=cases, default=cases)
+    options.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     options.add_argument("--turns", type=int, default=3)
     options.add_argument("--limit", type=float, default=120.0, help="processor seconds of each")
     options.add_argument("--lines", type=Path, default=Path("whole_process.jsonl"))

@@ -13,13 +13,10 @@ import resource
 import sys
 import time
 import warnings
-from functools import partial
 from pathlib import Path
 
 ALPHA, LARGEST = 0.01, 3
 """Level and largest conditioning set of every PC: FedPC's defaults."""
-LONG = 15.0
-"""Processor seconds of a first search beyond which there is no second one."""
 
 
 def main() -> None:
@@ -31,9 +28,9 @@ def main() -> None:
 
 
 def measured(case: dict) -> dict:
-    """Processor seconds by part, and the peak of memory when the first search has ended.
+    """Processor seconds by part, and the peak of memory when the search has ended.
 
-    ``whole`` is the time from the start of the interpreter to the end of the first search.
+    ``whole`` is the time from the start of the interpreter to the end of the search.
     """
     load, prepare, search = PROGRAMS[case["program"]]
     start = time.process_time()
@@ -43,19 +40,15 @@ def measured(case: dict) -> dict:
     prepared = time.process_time()
     found = search(ready)
     whole, peak = time.process_time(), peak_mb()
-    figures = {
+    return {
         "start": start,
         "import": imported - start,
         "read": prepared - imported,
-        "first_search": whole - prepared,
+        "search": whole - prepared,
         "whole": whole,
         "peak_mb": peak,
         **found,
     }
-    if whole - prepared < LONG:
-        search(ready)
-        figures["search"] = time.process_time() - whole
-    return figures
 
 
 def peak_mb() -> float:
@@ -80,7 +73,7 @@ def codes_of(path: Path):
 
 
 def load_cipherdag() -> None:
-    from cipherdag import FedBOSS, Federation, FedPC  # noqa: F401
+    from cipherdag import Federation, FedPC  # noqa: F401
 
 
 def federation_of(path: Path, sites: int):
@@ -91,28 +84,20 @@ def federation_of(path: Path, sites: int):
         return Federation.split(path, sites, device="cpu")
     import pandas as pd
 
-    from cipherdag import Policy, Schema
+    from cipherdag import Schema
     from cipherdag.sites.table.column import Column
 
     values = numbers_of(path)
     names = [f"v{k:04d}" for k in range(values.shape[1])]
     schema = Schema(tuple(Column(name, "continuous") for name in names))
-    policy = Policy(reveal="sums", max_values=2_000_000_000, max_rounds=10_000)
-    table = pd.DataFrame(values, columns=names)
-    return Federation.split(table, sites, schema=schema, device="cpu", policy=policy)
+    return Federation.split(pd.DataFrame(values, columns=names), sites, schema=schema, device="cpu")
 
 
-def fedpc(reveal: str, federation) -> dict:
+def fedpc(federation) -> dict:
     from cipherdag import FedPC
 
-    asked = FedPC(alpha=ALPHA, max_cond_size=LARGEST, reveal=reveal)
+    asked = FedPC(alpha=ALPHA, max_cond_size=LARGEST)
     return cost_of(federation.run(asked, seed=0))
-
-
-def fedboss(federation) -> dict:
-    from cipherdag import FedBOSS
-
-    return cost_of(federation.run(FedBOSS(), seed=0))
 
 
 def cost_of(result) -> dict:
@@ -164,20 +149,6 @@ def pgmpy(codes) -> dict:
     return {"edges": len({frozenset(own) for own in search.fit(table).causal_graph_.edges()})}
 
 
-def load_flop() -> None:
-    import flopsearch  # noqa: F401
-    import numpy as np  # noqa: F401
-
-
-def flop(rows) -> dict:
-    """FLOP with its recommended penalty and as many restarts as FedBOSS."""
-    import flopsearch
-
-    standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    graph = flopsearch.flop(standardised, 2.0, restarts=5) > 0
-    return {"edges": int((graph | graph.T).sum()) // 2}
-
-
 def of_codes(path: Path, _: int):
     return codes_of(path)
 
@@ -187,14 +158,10 @@ def of_numbers(path: Path, _: int):
 
 
 PROGRAMS = {
-    "FedPC by bits": (load_cipherdag, federation_of, partial(fedpc, "bits")),
-    "FedPC by sums": (load_cipherdag, federation_of, partial(fedpc, "sums")),
-    "FedBOSS by bits": (load_cipherdag, federation_of, fedboss),
+    "FedPC by bits": (load_cipherdag, federation_of, fedpc),
     "causal-learn PC, G2": (load_causal_learn, of_codes, causal_learn("gsq")),
-    "causal-learn PC, chi2": (load_causal_learn, of_codes, causal_learn("chisq")),
     "causal-learn PC, Fisher-z": (load_causal_learn, of_numbers, causal_learn("fisherz")),
     "pgmpy PC, chi2": (load_pgmpy, of_codes, pgmpy),
-    "FLOP": (load_flop, of_numbers, flop),
 }
 """Of every program its import, what reads the rows, and the search."""
 

@@ -59,6 +59,7 @@ def test_a_report_is_figures_machine_and_tables(tmp_path):
     report = json.loads(out.read_text("utf-8"))
     assert (report["benchmark"], report["n"]) == ("rounds", 3)
     assert report["environment"]["versions"]["cipherdag"]
+    assert "revision" in report["environment"]
     assert out.with_suffix(".md").read_text("utf-8") == "3 rounds\n"
     measuring.write_report(None, "rounds", {})
 
