@@ -9,19 +9,17 @@ import original_fedpc as original
 import pandas as pd
 import plain_papers
 import pytest
-from commands import call
 from driving import drive, respondent
 from label_tables import continuous_table, discrete_table
-from regretting import every_dag, gaussian, linear_sites, worst_regrets
+from regretting import algorithm_1, every_dag, gaussian, linear_sites, worst_regrets
 
 from cipherdag import FedBOSS, FedCD, FedCMFS, Federation, FedPC, Policy, RFcd, Run
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.parameters import flattened
-from cipherdag.algorithms.rfcd.searches import Valued
 from cipherdag.errors import ParameterError, SiteNotReadyError
 from cipherdag.findings.features import SelectedFeatures
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.graphs.dags import dag_of, empty_dag, extensions
+from cipherdag.graphs.dags import dag_of
 from cipherdag.questions.local_beliefs import binary_graph
 from cipherdag.sites.answers.belief_answers import site_weights
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -59,38 +57,46 @@ def together(sites, **more):
     return Federation.simulate(data, policy=Policy.as_published(), device="cpu", **more)
 
 
-@pytest.mark.parametrize("kind", TESTS)
-@pytest.mark.parametrize("n_sites", [3, 10])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_fedpcs_code_is_the_program(kind, n_sites, seed):
+def fedpc_by(algorithm, kind, seed, n_sites):
+    """Rows of some sites, the plain test, and what is found; at three sites by a run, too."""
     sites, test = parts(kind, seed, n_sites), remembered(TESTS[kind])
-    found = together(sites).run(FedPC.as_published("code"), seed=0).finding
-    skeleton = original.skeleton(sites, test, 0.01)
-    separating = original.separators(sites, test, skeleton, 0.01, kind == "numbers")
-    assert (found.graph.arcs == original.orient(skeleton, separating)).all()
-
-
-@pytest.mark.parametrize("kind", TESTS)
-@pytest.mark.parametrize("n_sites", [3, 5, 10])
-@pytest.mark.parametrize("seed", range(3))
-def test_fedpc_is_the_paper(kind, n_sites, seed):
-    sites, test = parts(kind, seed, n_sites), remembered(TESTS[kind])
-    algorithm = FedPC.as_published()
     respondents = [respondent(OURS[kind](rows)) for rows in sites]
     outcome, _ = drive(algorithm.ask(Facts(sites[0].shape[1], n_sites)), respondents)
-    skeleton, separating, arcs = plain_papers.fedpc(sites, test)
+    if n_sites == 3:
+        assert (together(sites).run(algorithm, seed=0).finding.graph.arcs == outcome.arcs).all()
+    separating = {pair: own and frozenset(own) for pair, own in outcome.separators.items()}
+    return sites, test, outcome, separating
+
+
+@pytest.mark.parametrize("kind", TESTS)
+@pytest.mark.parametrize("n_sites", [1, 3, 10])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_fedpcs_code_is_the_program(kind, n_sites, seed):
+    published = FedPC.as_published("code")
+    sites, test, outcome, separating = fedpc_by(published, kind, seed, n_sites)
+    skeleton = original.skeleton(sites, test, 0.01)
     assert (outcome.skeleton == skeleton).all()
-    assert {p: own and frozenset(own) for p, own in outcome.separators.items()} == separating
+    expected = original.separators(sites, test, skeleton, 0.01, kind == "numbers")
+    assert {pair: own or frozenset() for pair, own in separating.items()} == expected
+    assert (outcome.arcs == original.orient(skeleton, expected)).all()
+
+
+@pytest.mark.parametrize("kind", TESTS)
+@pytest.mark.parametrize("n_sites", [3, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_fedpc_is_the_paper(kind, n_sites, seed):
+    sites, test, outcome, separating = fedpc_by(FedPC.as_published(), kind, seed, n_sites)
+    skeleton, expected, arcs = plain_papers.fedpc(sites, test)
+    assert (outcome.skeleton == skeleton).all()
+    assert separating == expected
     # the paper leaves open what colliders that contradict each other come to
     if not (outcome.in_class.set_aside or outcome.in_class.forced):
         assert (outcome.arcs == arcs).all()
-    found = together(sites).run(algorithm, seed=0).finding
-    assert (found.graph.arcs == outcome.arcs).all()
 
 
 @pytest.mark.parametrize("kind", TESTS)
-@pytest.mark.parametrize("n_sites", [2, 3, 5])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_sites", [2, 5])
+@pytest.mark.parametrize("seed", range(3))
 def test_fedcmfs_is_the_paper(kind, n_sites, seed):
     sites, test = parts(kind, seed, n_sites, n=9), remembered(TESTS[kind])
     how = {"alpha": 0.05, "k1": 50.0, "k2": 50.0}
@@ -108,15 +114,10 @@ def test_rfcd_is_algorithm_1(seed):
     scores = gaussian([own - own.mean(axis=0) for own in tables])
     values = worst_regrets(scores, every_dag(4), grid_bits=20)
     width = (1, 5, 10)[seed % 3]
-    beam: list[Valued] = []
-    after = [Valued(values[empty_dag(4)], empty_dag(4))]
-    while after != beam:
-        beam = after
-        queue = {own.dag for own in beam} | {g for own in beam for g in extensions(own.dag)}
-        after = sorted((Valued(values[g], g) for g in queue), key=lambda own: own.rank)[:width]
+    best = algorithm_1(values, 4, width)[-1]
     found = together(tables).run(RFcd.as_published(beam=width), seed=0).finding
-    assert dag_of(found.dag.arcs) == beam[0].dag
-    assert found.details["regret"] == pytest.approx(beam[0].value / 2**20, abs=1e-5)
+    assert dag_of(found.dag.arcs) == best.dag
+    assert found.details["regret"] == pytest.approx(best.value / 2**20, abs=1e-5)
 
 
 def reliabilities(belief, graph, mass):
@@ -207,11 +208,6 @@ def test_sites_may_be_alone_only_where_nothing_is_protected():
 
 
 @pytest.fixture
-def command(capsys, monkeypatch):
-    return lambda *said: call(capsys, monkeypatch, *said)
-
-
-@pytest.fixture
 def file(tmp_path):
     rows = discrete_table(np.random.default_rng(3), n=5, rows=400)
     path = tmp_path / "rows.csv"
@@ -219,9 +215,9 @@ def file(tmp_path):
     return path
 
 
-def test_a_run_as_published_says_so_and_is_the_one_of_python(command, file, tmp_path):
+def test_a_run_as_published_says_so_and_is_the_one_of_python(call, file, tmp_path):
     out = tmp_path / "result"
-    code, _, said = command("simulate", "fedpc", "--as-published", file, "--out", out)
+    code, _, said = call("simulate", "fedpc", "--as-published", file, "--out", out)
     assert code == 0, said
     assert "As published (paper): small counts are not protected" in said
     saved = Run.load(out, LearntGraph)
@@ -229,15 +225,15 @@ def test_a_run_as_published_says_so_and_is_the_one_of_python(command, file, tmp_
     expected = whole.run(FedPC.as_published(), seed=0)
     assert saved.parameters == expected.parameters
     assert saved.finding.graph == expected.finding.graph
-    assert command("repeat", out)[0] == 0
+    assert call("repeat", out)[0] == 0
 
 
-def test_the_code_and_what_a_paper_varies_can_be_said(command, file, tmp_path):
+def test_the_code_and_what_a_paper_varies_can_be_said(call, file, tmp_path):
     out = tmp_path / "code"
-    assert command("simulate", "fedpc", "--as-published", "code", file, "--out", out)[0] == 0
+    assert call("simulate", "fedpc", "--as-published", "code", file, "--out", out)[0] == 0
     assert Run.load(out, LearntGraph).parameters["voting"]["reference"] == "code"
     given, out = ("--as-published", "--labels", "a,b", "--k1", "30", file), tmp_path / "features"
-    assert command("simulate", "fedcmfs", *given, "--out", out)[0] == 0
+    assert call("simulate", "fedcmfs", *given, "--out", out)[0] == 0
     parameters = Run.load(out, SelectedFeatures).parameters
     assert (parameters["k1"], parameters["retrieval"]) == (30.0, "paper")
 
@@ -250,8 +246,8 @@ def test_the_code_and_what_a_paper_varies_can_be_said(command, file, tmp_path):
         ("rfcd", ("--objective", "sum"), "objective sum contradicts"),
     ],
 )
-def test_a_contradicting_option_is_refused(command, file, name, said, cause):
-    code, _, printed = command("simulate", name, "--as-published", *said, file)
+def test_a_contradicting_option_is_refused(call, file, name, said, cause):
+    code, _, printed = call("simulate", name, "--as-published", *said, file)
     assert code == 2
     assert cause in printed
     assert "or --as-published" in printed
@@ -268,10 +264,10 @@ def mixed_file(folder, categories):
     return path
 
 
-def test_three_categories_and_numbers_run_from_the_file_alone(command, tmp_path):
+def test_three_categories_and_numbers_run_from_the_file_alone(call, tmp_path):
     file, out = mixed_file(tmp_path, [1, 2, 5]), tmp_path / "out"
     given = ("--as-published", "--labels", "ill", "--out", out)
-    assert command("simulate", "fedcmfs", file, *given)[0] == 0
+    assert call("simulate", "fedcmfs", file, *given)[0] == 0
     whole = Federation.split(
         file, 3, labels=["ill"], policy=Policy.as_published(), relations=False, device="cpu"
     )
@@ -285,11 +281,11 @@ def test_three_categories_and_numbers_run_from_the_file_alone(command, tmp_path)
     assert {own.feature for own in found} == {"age", "grade"}
 
 
-def test_words_beside_numbers_are_refused_with_ways_that_work(command, tmp_path):
+def test_words_beside_numbers_are_refused_with_ways_that_work(call, tmp_path):
     file = mixed_file(tmp_path, ["low", "middle", "high"])
-    code, _, said = command("simulate", "fedcmfs", file, "--labels", "ill")
+    code, _, said = call("simulate", "fedcmfs", file, "--labels", "ill")
     assert code == 6
     assert "--evidence stratified, or cut continuous columns" in said
     assert "fedpc" not in said
     given = ("--labels", "ill", "--evidence", "stratified")
-    assert command("simulate", "fedcmfs", file, *given)[0] == 0
+    assert call("simulate", "fedcmfs", file, *given)[0] == 0

@@ -17,7 +17,6 @@ from cohort import (
     masking_sites,
     pair_stream,
     partial_sum,
-    plain_sum,
     seeds_of,
     shares_of,
     streams,
@@ -418,16 +417,3 @@ def test_errors_carry_neither_keys_nor_answers(context):
     finally:
         logging.getLogger().removeHandler(handler)
     assert not written.getvalue()
-
-
-def test_equal_answers_give_different_shares_in_every_round_and_run():
-    answer = np.ones(1)
-    shares = set()
-    for seed in range(3):
-        for label in "abc":
-            declaration = declare(2, Segment(1, 1.0), label=label)
-            shares.add(masking_sites(2, seed)[0].share(answer, declaration))
-    assert len(shares) == 9
-    plain = encode(answer, declare(2, Segment(1, 1.0)), WORD_MODULI)
-    assert words_to_bytes(plain) not in shares
-    assert plain_sum([answer] * 2, declare(2, Segment(1, 1.0))).tolist() == [2.0]

@@ -1,6 +1,5 @@
 """Graphs as other programs hold them, and back: networkx, pgmpy, causal-learn, DoWhy and R."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from causallearn.graph.Endpoint import Endpoint
 from causallearn.search.ConstraintBased.PC import pc
 from hypothesis import given
 from pgmpy.base import DAG, PDAG
+from reading_dagitty import read_dagitty
 from reading_r import from_bnlearn, from_pcalg
 from test_graphs import HEALTH, graphs
 from test_pag import CLINIC, pags
@@ -163,19 +163,11 @@ def test_no_export_loads_the_library_of_another():
 # dagitty and R
 
 
-EDGE = re.compile(r'"((?:\\"|[^"])+)" (@->|->|<->|@-@|@--|--) "((?:\\"|[^"])+)"')
-MARKS = {"@->": "o->", "->": "-->", "<->": "<->", "@-@": "o-o", "@--": "o--", "--": "---"}
-
-
 @given(pags())
 def test_dagitty_is_given_every_mark(graph):
-    first, *lines = graph.to_dagitty().splitlines()
-    edges = [
-        (a.replace('\\"', '"'), b.replace('\\"', '"'), MARKS[arrow])
-        for a, arrow, b in filter(None, (m and m.groups() for m in map(EDGE.fullmatch, lines)))
-    ]
-    assert first == "pag {"
-    assert PartialMixedGraph.from_marked(graph.nodes, edges) == graph
+    kind, names, edges = read_dagitty(graph.to_dagitty())
+    assert (kind, names) == ("pag", list(graph.nodes))
+    assert PartialMixedGraph.from_marked(names, edges) == graph
 
 
 @given(graphs())

@@ -11,7 +11,6 @@ from oracle import random_dag
 
 from cipherdag.graphs.extension import (
     acyclic_extension,
-    extension_in_code_order,
     topological_order,
 )
 from cipherdag.graphs.orientation import cpdag_of
@@ -100,22 +99,3 @@ def test_helpers_of_extensions(seed):
     if order is not None:
         assert sorted(order) == list(range(len(arcs)))
         assert not np.tril(relabelled(directed, order)).any()
-
-
-def test_the_codes_extension_as_it_is():
-    # c has the directed parent, so it goes first; then b
-    assert (extension_in_code_order(arcs_of("a-b b-c d>c")) == arcs_of("b>a c>b d>c")).all()
-    assert (extension_in_code_order(arcs_of("a-b b-c")) == arcs_of("a>b b>c")).all()
-    square = extension_in_code_order(arcs_of("a-b b-c c-d d-a"))
-    assert not (square & square.T).any()
-    cyclic = extension_in_code_order(arcs_of("a>b b>c c>a c-d"))
-    assert is_cyclic(cyclic)
-
-
-@given(seeds)
-def test_the_codes_extension_directs_all_edges_and_keeps_arrows(seed):
-    arcs, _ = any_graph(seed, largest=8)
-    dag = extension_in_code_order(arcs)
-    assert not (dag & dag.T).any()
-    assert ((dag | dag.T) == (arcs | arcs.T)).all()
-    assert not ((arcs & ~arcs.T) & ~dag).any()

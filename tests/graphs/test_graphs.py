@@ -15,6 +15,7 @@ import pydot
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_dagitty import read_dagitty
 from reading_r import from_bnlearn, from_pcalg
 
 from cipherdag.errors import GraphError, OutputError
@@ -223,23 +224,10 @@ def test_dot_keeps_everything(graph):
     assert from_dot(graph.to_dot()) == graph
 
 
-def read_dagitty(text):
-    """Names and edges by the published grammar: a backslash escapes quotation marks only."""
-    kind, body = re.fullmatch(r"(dag|pdag) \{\n(.*)\}\n", text, flags=re.DOTALL).groups()
-    name = r'"((?:\\"|[^"])+)"'
-    found = re.findall(rf"{name}(?: (->|--) {name})?\n", body)
-    plain = [(a.replace('\\"', '"'), arrow, b.replace('\\"', '"')) for a, arrow, b in found]
-    names = [a for a, arrow, _ in plain if not arrow]
-    return kind, names, [(a, b, arrow) for a, arrow, b in plain if arrow]
-
-
 def from_dagitty(text):
+    """By the published grammar: a backslash escapes quotation marks only."""
     kind, names, edges = read_dagitty(text)
-    graph = CausalGraph.from_edges(
-        names,
-        directed=[(a, b) for a, b, arrow in edges if arrow == "->"],
-        undirected=[(a, b) for a, b, arrow in edges if arrow == "--"],
-    )
+    graph = CausalGraph.from_marked(names, edges)
     assert kind == ("dag" if graph.is_dag else "pdag")
     return graph
 

@@ -189,7 +189,7 @@ def overlapping(seed):
     return dag, observed, cover
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_the_truth_is_always_among_them(seed):
     dag, observed, cover = overlapping(seed)
@@ -207,7 +207,7 @@ def test_the_truth_is_always_among_them(seed):
         assert (found.common == found.entailed).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_the_order_of_variables_and_groups_is_nothing_to_it(seed):
     dag, observed, cover = overlapping(seed)
@@ -223,7 +223,7 @@ def test_the_order_of_variables_and_groups_is_nothing_to_it(seed):
         assert {marks[own].tobytes() for marks in found.pags} == as_set(other.pags)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(0, 40))
 def test_a_search_that_ends_early_says_so_and_has_nothing_wrong(seed, most):
     dag, observed, cover = overlapping(seed)
@@ -239,7 +239,7 @@ def test_a_search_that_ends_early_says_so_and_has_nothing_wrong(seed, most):
         assert as_set(short.pags) <= as_set(whole.pags)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_what_was_measured_together_is_the_only_one(seed):
     dag, observed, cover = overlapping(seed)

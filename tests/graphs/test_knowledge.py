@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
-from cipherdag import Federation, FedPC, Knowledge
+from cipherdag import FedPC, Knowledge
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import ParameterError
@@ -186,14 +186,3 @@ def test_a_started_run_is_resumed_with_its_knowledge():
     algorithm = FedPC(evidence="pooled", knowledge=knowledge)
     written = json.loads(json.dumps(asdict(algorithm)))
     assert make_algorithm("fedpc", written) == algorithm
-
-
-def test_python_takes_knowledge_by_name():
-    data = asia().sample(900, np.random.default_rng(1))
-    knowledge = Knowledge(required=(("Smoking", "LungCancer"),))
-    result = Federation.split(data, 3, device="cpu").run(
-        FedPC(evidence="fisher", knowledge=knowledge)
-    )
-    assert ("Smoking", "LungCancer", "-->") in [
-        (edge.source, edge.target, edge.mark) for edge in result.finding.graph.edges
-    ]

@@ -189,12 +189,6 @@ def test_a_hundred_sites_at_their_bounds():
     assert found.tolist() == [100 * 2.0**16, -100 * 2.0**16, 1.0]
 
 
-def test_a_share_has_eight_bytes_a_word():
-    declaration = declare(3, Segment(10_000, 1.0, 40))
-    share = masking_sites(3)[0].share(np.zeros(10_000), declaration)
-    assert len(share) == 8 * sum(plane_lengths(declaration, WORD_MODULI)) == 8 * 10_006
-
-
 # ------------------------------------------------------------------ what a share shows
 
 

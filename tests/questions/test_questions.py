@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.encodings import pack_integers, subsets, unpack_integers
-from cipherdag.questions.question import Bundle, question_kinds
-from cipherdag.questions.separators import CandidateScores, SeparatorSearch
-from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.encodings import pack_integers, unpack_integers
+from cipherdag.questions.question import question_kinds
+from cipherdag.questions.separators import SeparatorSearch
+from cipherdag.questions.skeleton import Skeleton
 
 SPEC = CITestSpec(alpha=0.05)
 
@@ -73,12 +73,6 @@ def test_candidates_are_enumerated_as_documented(adjacency, pool, limit):
             candidates.at(group, len(expected))
 
 
-def test_subsets_are_lexicographic():
-    assert subsets(4, 2).tolist() == [list(c) for c in combinations(range(4), 2)]
-    assert subsets(3, 0).shape == (1, 0)
-    assert subsets(2, 3).shape == (0, 3)
-
-
 def test_packed_integers_must_fit_their_shape():
     values = np.array([[1, -2], [3, 2**40]])
     assert (unpack_integers(pack_integers(values), (2, 2)) == values).all()
@@ -119,13 +113,3 @@ def test_a_pair_outside_the_graph_is_refused():
     for pairs in ([[0, 3]], [[1, 1]], [[2, 0]], [[-1, 2]]):
         with pytest.raises(ValueError, match="pairs"):
             SeparatorSearch(skeleton=packed, pairs=pack_integers(np.array(pairs)), test=SPEC)
-
-
-def test_kinds_and_encodings_of_a_bundle():
-    packed = Skeleton.from_matrix(~np.eye(4, dtype=bool))
-    votes = EdgeVotes(skeleton=packed, layer=0, test=SPEC)
-    search = SeparatorSearch(skeleton=packed, pairs=b"", test=SPEC)
-    scores = CandidateScores(search=search, first=0, count=3, score="mean")
-    bundle = Bundle(parts=(votes, scores))
-    assert bundle.kind == "edge-votes+scores"
-    assert [encoding.length for encoding in bundle.encodings] == [6, 3, 3]

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import msgspec
 import numpy as np
 import pytest
 from driving import plain_verdicts
@@ -130,27 +129,6 @@ def test_bits_at_no_level_or_of_tests_that_are_not_there_are_refused(changes):
     RaoBits(**good)
     with pytest.raises(ValueError, match=r"\w"):
         RaoBits(**(good | changes))
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        about([np.array([[0, 1]]), np.array([[0, 2, 1]])]),
-        RaoBits(about([np.array([[0, 1], [2, 4]])]), (0.01,)),
-    ],
-)
-def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
-    packed = msgspec.msgpack.encode(question)
-    assert msgspec.msgpack.decode(packed, type=type(question)) == question
-    fields = msgspec.to_builtins(question, builtin_types=(bytes,))
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(fields | {"more": 1}, type(question))
-    for name in fields.keys() - {"type", "max_rows", "ordered", "able", "visits"}:
-        with pytest.raises(msgspec.ValidationError):
-            msgspec.convert({k: v for k, v in fields.items() if k != name}, type(question))
-    assert question.opens_bits == isinstance(question, RaoBits)
-    assert question.label
-    assert question.disclosures
 
 
 # forms

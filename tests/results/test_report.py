@@ -237,17 +237,6 @@ def test_an_effect_of_many_variables_or_of_no_class_is_not_answered(result):
         assert "query-table" not in page_of(changed).tables
 
 
-def test_hostile_names_in_a_notebook_are_text():
-    graph = CausalGraph.from_edges(HOSTILE, [(HOSTILE[0], name) for name in HOSTILE[1:]])
-    page = Page(graph._repr_html_())
-    assert {tag for tag, _ in page.elements} <= {
-        *("div", "style", "svg", "g", "title", "path", "polygon", "rect", "text"),
-        *("details", "summary", "pre"),
-    }
-    assert [own["data-node"] for _, own in page.elements if "data-node" in own] == list(HOSTILE)
-    assert str(graph) in page.texts["pre"]
-
-
 def opened_groups(page):
     """The variables of every group that can be opened in place."""
     can = {

@@ -38,11 +38,16 @@ def started(hospitals):
 def run(hospitals):
     """A whole run; what the coordinator came to, and its session."""
     session = started(hospitals)
-    facts = Facts(session.open(), 3, min_contributors=3)
-    outcome = run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
-    session.finish()
+    found = concluded(session)
     hospitals.close()
-    return ALGORITHM.conclude(outcome, facts), session
+    return found, session
+
+
+def concluded(session, algorithm=ALGORITHM, n_sites=3):
+    facts = Facts(session.open(), n_sites, min_contributors=3)
+    outcome = run_program(session, Replay(algorithm.ask(facts), facts.present))
+    session.finish()
+    return algorithm.conclude(outcome, facts)
 
 
 def record(hospitals, session):
@@ -198,13 +203,10 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
         engine = session._channel.engine
 
     silence(Ward, "hospital-3", "unmask")
-    facts = Facts(session.open(), 4, min_contributors=3)
-    outcome = run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
-    session.finish()
+    found = concluded(session, n_sites=4).graph
     own = site_result(made.folders["hospital-0"])
     assert [r.n_sites for r in own.rounds] == [r.n_sites for r in session.rounds]
     assert {r.n_sites for r in own.rounds} == {3, 4}
-    found = ALGORITHM.conclude(outcome, facts).graph
     assert len(found.edges) == len(own.finding.graph.edges)
     with pytest.raises(OutputError):
         site_result(made.folders["hospital-3"])
@@ -253,11 +255,9 @@ def compared_run(hospitals, algorithm=COMPARING[0]):
         parameters=msgspec.to_builtins(algorithm),
         min_contributors=3,
     )
-    facts = Facts(session.open(), 3, min_contributors=3)
-    outcome = run_program(session, Replay(algorithm.ask(facts), facts.present))
-    session.finish()
+    found = concluded(session, algorithm)
     hospitals.close()
-    return algorithm.conclude(outcome, facts)
+    return found
 
 
 @pytest.mark.parametrize("algorithm", COMPARING, ids=lambda own: own.name)

@@ -43,15 +43,6 @@ def test_everything_says_which_category_is_the_event(result):
     assert SurvivalAnalysis.from_json(saved).event_category == 1
 
 
-def test_the_first_category_can_be_the_event():
-    codes = {name: own.assign(died=(own["died"] == "no") + 1) for name, own in wards().items()}
-    asked = Survival(time="months", event="died", edges=EDGES)
-    federation = Federation.simulate(codes)
-    assert "event: died = 2" in "\n".join(federation.run(asked).lines())
-    other = federation.run(replace(asked, event_category=1))
-    assert "event: died = 1" in "\n".join(other.lines())
-
-
 def test_every_number_of_the_page_is_the_result_s(result):
     page = page_of(result)
     assert page.column("group-table", "Group") == ["new", "old"]
@@ -87,19 +78,20 @@ def test_curves_are_drawn_in_steps_within_their_intervals(result):
     assert result.page().count('class="band') == 2
 
 
-def test_the_terminal_has_every_group_and_the_test(result):
-    text = "\n".join(result.lines())
-    counted = result.table("curves").groupby("group")["events"].sum()
-    tested = zip(
-        result.finding.group_names,
-        result.finding.test.observed,
-        result.finding.test.expected,
-        strict=True,
-    )
+def said_of_groups(found, text):
+    """The events of every group by the curves' edges; the terminal has them and all follow-up's."""
+    counted, test = found.table("curves").groupby("group")["events"].sum(), found.finding.test
+    tested = zip(found.finding.group_names, test.observed, test.expected, strict=True)
     for name, own, expected in tested:
         assert f"  {name}  " in text
         assert f" sites, {counted[name]:,} events, " in text
         assert f"over all follow-up {own:,.0f} events, {expected:.1f} expected" in text
+    return counted
+
+
+def test_the_terminal_has_every_group_and_the_test(result):
+    text = "\n".join(result.lines())
+    said_of_groups(result, text)
     assert "Log-rank test stratified by site, 3 of them: chi-square" in text
     ratio = result.table("hazard_ratios")["ratio"][0]
     assert f"arm old rather than new  {ratio:.4g} (" in text
@@ -110,17 +102,10 @@ def test_events_beyond_the_last_edge_are_those_of_the_test_alone():
     asked = Survival(time="months", event="died", by="arm", edges=EDGES[:3])
     found = Federation.simulate(wards(), policy=EXACT).run(asked)
     text, page = "\n".join(found.lines()), page_of(found)
-    events = found.table("curves").groupby("group")["events"].sum()
-    tested = zip(
-        found.finding.group_names,
-        found.finding.test.observed,
-        found.finding.test.expected,
-        strict=True,
+    events = said_of_groups(found, text)
+    assert all(
+        own > least + 100 for own, least in zip(found.finding.test.observed, events, strict=True)
     )
-    for name, observed, expected in tested:
-        assert observed > events[name] + 100
-        assert f" sites, {events[name]:,} events, " in text
-        assert f"over all follow-up {observed:,.0f} events, {expected:.1f} expected" in text
     assert page.column("group-table", "Events", values=True) == [[str(own)] for own in events]
     assert sum(found.finding.test.observed) == pytest.approx(sum(found.finding.test.expected))
 

@@ -42,7 +42,7 @@ def with_rows_changed(rng, table, count):
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 3), (4, 6)])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_moments_are_those_of_all_tables_with_the_same_margins(shape, seed):
     """By rows whose categories change places: the mean to its error, the variance at most."""
     rng, count = np.random.default_rng(seed), 4000

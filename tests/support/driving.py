@@ -75,6 +75,11 @@ def answered(asking, answer):
         return finished.value, heard
 
 
+def outcome_of(asking):
+    """What a generator comes to that has nothing to ask."""
+    return answered(asking, None)[0]
+
+
 def drive(asking, respondents):
     """Run a generator to its end; returns its outcome and the questions it asked."""
     outcome, heard = answered(asking, lambda question: plain_sum(question, respondents))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from oracle import random_dag
 
+from cipherdag.algorithms.rfcd.searches import Valued
 from cipherdag.graphs.dags import dag_of, empty_dag, extensions, members, topological
 from cipherdag.sites.answers.regret_answers import on_grid
 from cipherdag.sites.answers.site_view import SiteView
@@ -56,6 +57,13 @@ def scored(scores):
     return SiteView(None, None, (0,) * scores.n_variables, make_scores=lambda spec: scores)
 
 
+def linear_model(p, seed):
+    """A DAG and weights of a linear model."""
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(0.5, 1.5, (p, p)) * rng.choice([-1, 1], (p, p))
+    return dag_of(random_dag(p, 2.0, rng)), weights
+
+
 def gaussian(tables):
     return [LocalScores(GaussianBic(own, device="cpu")) for own in tables]
 
@@ -79,3 +87,15 @@ def worst_regrets(scores, graphs, grid_bits=10):
         regrets = [sum(own.of(family) for family in enumerate(dag)) - base for dag in graphs]
         worst = np.maximum(worst, on_grid(np.array(regrets), grid_bits))
     return dict(zip(graphs, worst.tolist(), strict=True))
+
+
+def algorithm_1(values, n_variables, width):
+    """The best graph after every step of RFcd's beam of this width, all regrets being known."""
+    beam, steps = [], [Valued(values[empty_dag(n_variables)], empty_dag(n_variables))]
+    after = steps[:]
+    while after != beam:
+        beam = after
+        queue = {own.dag for own in beam} | {g for own in beam for g in extensions(own.dag)}
+        after = sorted((Valued(values[g], g) for g in queue), key=lambda own: own.rank)[:width]
+        steps += after[:1] if after != beam else []
+    return steps

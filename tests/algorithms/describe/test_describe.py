@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from driving import drive, plain_sum
+from driving import plain_sum
 from msgspec import structs
+from simulating import driven, federated, views_of
 
 from cipherdag import Describe, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
@@ -26,7 +27,6 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.threshold import Suppressed
-from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
@@ -62,10 +62,9 @@ def loose(schema):
     )
 
 
-def described(data, *, least=0, schema=None, **policy):
+def described(data, *, least=0, schema=None):
     schema = schema or infer_schema(list(data.values()))
-    own = Policy(min_cell_size=least, questions=QUESTION_KINDS, **policy)
-    return Federation.simulate(data, schema=schema, policy=own, device="cpu").run(Describe())
+    return federated(data, least, schema=schema).run(Describe())
 
 
 def test_without_restrictions_it_is_pandas_over_all_rows():
@@ -122,17 +121,11 @@ def test_counts_are_ranges_and_means_near_where_small_counts_stay():
             assert low <= rows / whole[name].count() <= high
 
 
-def third_of(question, answers):
-    """What two sites know of the third when they subtract theirs."""
-    return plain_sum(question, answers) - sum(own.answer(question) for own in answers[:2])
-
-
 def opened(data, schema):
     """Kinds and marks that the coordinator opens, and the columns by name."""
-    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    answers = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
-    facts = Facts(len(schema.names), len(answers), min_contributors=3)
-    outcome, asked = drive(Describe().ask(facts), answers)
+    federation = federated(data, schema=schema)
+    answers = views_of(federation, 11)
+    outcome, asked = driven(Describe(), federation, least=11)
     (columns,) = (
         own for own in asked if isinstance(own, Suppressed) and isinstance(own.question, Columns)
     )
@@ -164,7 +157,8 @@ def test_one_complete_row_of_a_site_is_in_no_mark():
     schema = loose(infer_schema([own.assign(lab=own["age"]) for own in data.values()]))
     _, _, answers = opened(data, schema)
     columns = Columns(n_variables=len(schema.names))
-    header, _, place, *_ = segments(columns.encodings, third_of(columns, answers))
+    third = plain_sum(columns, answers) - sum(own.answer(columns) for own in answers[:2])
+    header, _, place, *_ = segments(columns.encodings, third)
     assert header.tolist() == [1, 0]
     assert place[schema.names.index("lab")] == 0.0
 
@@ -295,9 +289,7 @@ def test_a_column_that_too_few_sites_have_is_not_told_of():
 
 
 def test_sites_that_leave_end_it_by_name():
-    facts = Facts(5, 3)
-    federation = Federation.simulate(CLINICS, policy=Policy(min_cell_size=0), device="cpu")
-    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    facts, sites = Facts(5, 3), views_of(federated(CLINICS))
     asking = Describe().ask(facts)
     question = asking.send(None)
     facts.present.n_sites = 2
@@ -484,17 +476,14 @@ def test_no_quantile_is_near_the_largest_or_smallest_value():
     for n in (66, 77, 220):
         rows = pd.DataFrame({"x": np.sort(rng.normal(size=n)), "y": rng.normal(size=n)})
         data = {f"s{k}": rows[k::3] for k in range(3)}
-        federation = Federation.simulate(data, schema=infer_schema(rows), device="cpu")
-        sites = [
-            SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites
-        ]
-        _, asked = drive(Describe().ask(Facts(2, 3)), sites)
+        federation = federated(data, schema=infer_schema(rows))
+        outcome, asked = driven(Describe(), federation, least=11)
         for one in asked:
             if isinstance(one, RoundedTotals) and one.question.marks:
                 units = one.unit_array().ravel() + 1
                 assert units.min() >= 1
                 assert 11 * units.max() <= n - 11
-        quantiles = drive(Describe().ask(Facts(2, 3)), sites)[0].summaries.columns[0].quantiles
+        quantiles = outcome.summaries.columns[0].quantiles
         assert (quantiles[-1] is None) == (n < 220)
         assert None not in quantiles[1:4]
 

@@ -8,14 +8,12 @@ import pandas as pd
 import plain_effects
 import pytest
 import statsmodels.api as sm
-from driving import drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from simulating import driven, federated, views_of
 
-from cipherdag import Effect, Federation, Policy
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.effect.algorithm import Effect as Asking
+from cipherdag import Effect
 from cipherdag.errors import DataError
 from cipherdag.findings.effect import (
     Contrast,
@@ -34,7 +32,6 @@ from cipherdag.questions.estimation.effect_stages import (
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.run import Run
-from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.models.effect_answer import (
     effect_answer,
@@ -44,7 +41,6 @@ from cipherdag.sites.compute.models.effect_answer import (
 )
 from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.compute.rows import Rows
-from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 
 @cache
@@ -59,11 +55,6 @@ def patients(n=3000, seed=1):
         {"age": age, "sex": np.array(["f", "m"])[sex], "dose": dose,
          "drug": np.where(drug, "one", "none"), "cost": cost}
     )  # fmt: skip
-
-
-def federated(data, *, least=0):
-    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
-    return Federation.simulate(data, policy=policy, device="cpu")
 
 
 def three(rows, sites=3):
@@ -165,9 +156,8 @@ def test_a_part_left_out_is_m_estimation_on_the_others(estimator):
 def test_sites_constants_are_in_every_question_or_in_none():
     """Sums with and without them differ by those of the sites' means."""
     for site_effect in (False, True):
-        federation, sites = sites_of(patients(), 5)
         own = {"estimator": "linear", "site_effect": site_effect, "refute": True}
-        _, asked = asked_of(federation, sites, **OWN | own)
+        _, asked = asked_of(three(patients()), 5, **OWN | own)
         inner = [getattr(part, "question", part) for part in asked]
         effects = [part for part in inner if isinstance(part, EffectSums)]
         assert {part.site_effect for part in effects} == {site_effect}
@@ -187,17 +177,13 @@ def counted(seed=1):
 
 def opened(least):
     """The treatment's sum of squares about the sites' means, as the first step opens it."""
-    federation = federated(counted(), least=least)
-    sites = [
-        SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
-    ]
-    _, asked = asked_of(federation, sites, treatment="drug", outcome="cost", estimator="linear",
+    _, asked = asked_of(counted(), least, treatment="drug", outcome="cost", estimator="linear",
                         site_effect=True)  # fmt: skip
     inner = [getattr(part, "question", part) for part in asked]
     first = next(
         own for own in inner if isinstance(own, EffectSums) and isinstance(own.stage, ModelSteps)
     )
-    return sum(site.answer(first) for site in sites)[5]
+    return sum(site.answer(first) for site in views_of(federated(counted()), least))[5]
 
 
 def solutions(total, rows):
@@ -317,8 +303,8 @@ def one(estimate, error, arm=1):
 def test_placebos_and_parts_are_extreme_as_often_as_by_chance():
     placebos, parts = [], []
     for seed in range(60):
-        federation, sites = sites_of(patients(400, seed + 10), 0)
-        outcome, _ = asked_of(federation, sites, **OWN, estimator="linear", refute=True)
+        rows = three(patients(400, seed + 10))
+        outcome, _ = asked_of(rows, 0, **OWN, estimator="linear", refute=True)
         own, (whole,) = outcome.effects[0].refutations, outcome.effects[0].contrasts
         placebos.append(normal_p_value(contrasts_after(own, "placebo treatment", 1)[0]))
         parts.append(left_out_p_value(contrasts_after(own, "rows left out", 1), whole.error))
@@ -384,23 +370,13 @@ def test_it_is_said_on_the_page_in_the_terminal_and_in_a_table(tmp_path):
 # what they open
 
 
-def sites_of(rows, least):
-    federation = federated(three(rows), least=least)
-    return federation, [
-        SiteView.of_table(own.table, min_cell_size=least, device="cpu") for own in federation.sites
-    ]
-
-
-def asked_of(federation, sites, **own):
-    names, min_contributors = federation.sites[0].table.names, 3
-    facts = Facts(len(names), len(sites), names=names, min_contributors=min_contributors)
-    outcome, asked = drive(Asking(**own).ask(facts), sites)
+def asked_of(data, least, **own):
+    outcome, asked = driven(Effect(**own), federated(data), least=least)
     return outcome, [part for whole in asked for part in whole.parts]
 
 
 def test_no_change_counts_propensities_or_asks_one_site_s_estimate():
-    federation, sites = sites_of(patients(), 5)
-    _, asked = asked_of(federation, sites, **OWN, refute=True)
+    _, asked = asked_of(three(patients()), 5, **OWN, refute=True)
     inner = [getattr(own, "question", own) for own in asked]
     effects = [own for own in inner if isinstance(own, EffectSums)]
     assert sum(own.stage.overlap for own in effects if isinstance(own.stage, ArmMeans)) == 1
@@ -479,9 +455,7 @@ def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least,
 
 
 def test_parts_are_left_out_where_a_site_has_few_rows_of_one():
-    rows = patients(300)
-    federation, sites = sites_of(rows, 11)
-    outcome, asked = asked_of(federation, sites, treatment="drug", outcome="cost",
+    outcome, asked = asked_of(three(patients(300)), 11, treatment="drug", outcome="cost",
                               adjust="age", refute=True)  # fmt: skip
     told = outcome.effects[0].refutations
     assert {own.why for own in told if own.change == "rows left out"} == {
@@ -513,11 +487,8 @@ def test_a_refutation_of_fewer_sites_than_the_effect_is_withheld():
 def test_no_change_is_asked_for_where_the_rows_are_not_disclosed():
     rows = patients(300).assign(drug="none")
     rows.iloc[:9, rows.columns.get_loc("drug")] = "one"
-    federation, sites = sites_of(rows, 11)
-    facts = Facts(5, 3, names=federation.sites[0].table.names, min_contributors=3)
-    asking = Asking(**OWN, refute=True).ask(facts)
     with pytest.raises(DataError, match="min_cell_size"):
-        drive(asking, sites)
+        asked_of(three(rows), 11, **OWN, refute=True)
 
 
 def test_a_table_of_categories_alone_is_changed_by_chance_alone():

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from simulating import federated
 
-from cipherdag import Effect, Federation, Policy
-from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag import Effect
 
 CHANCES = {
     "right": lambda z: 1.0 / (1.0 + np.exp(-0.5 * z)),
@@ -25,9 +25,8 @@ def rows_of(world, draw, n=600):
 
 
 def run(rows, least):
-    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
     asked = Effect(treatment="drug", outcome="cost", adjust="z,w")
-    return Federation.split(rows, 3, seed=0, policy=policy, device="cpu").run(asked)
+    return federated({f"site-{k}": rows[k::3] for k in range(3)}, least).run(asked)
 
 
 def said(result):
@@ -73,8 +72,7 @@ def test_a_model_that_misses_below_a_value_is_named(world, least):
 
 def test_a_score_is_that_of_a_step_in_each_sites_model():
     rows = rows_of("curved", 1, n=900)
-    policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
-    federation = Federation.split(rows, 3, seed=0, policy=policy, device="cpu")
+    federation = federated({f"site-{k}": rows[k::3] for k in range(3)})
     result = federation.run(Effect(treatment="drug", outcome="cost", adjust="z,w"))
     (of_z, of_w) = sorted(result.finding.sets[0].departures, key=lambda one: one.variable)[::-1]
     assert (of_z.variable, of_w.variable, of_z.tests, of_z.arm) == ("z", "w", 5, 1)
@@ -105,11 +103,8 @@ def test_slopes_that_differ_between_sites_leave_no_confounding():
             cost = drug + 1.5 * slope * z + rng.normal(size=400) + number
             named = {"z": z, "drug": np.where(drug, "yes", "no"), "cost": cost}
             data[f"site-{number}"] = pd.DataFrame(named)
-        policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
         asked = Effect(treatment="drug", outcome="cost", adjust="z")
-        low, high = (
-            Federation.simulate(data, policy=policy, device="cpu").run(asked).finding.interval
-        )
+        low, high = federated(data).run(asked).finding.interval
         held += low <= 1.0 <= high
         assert high - low < 0.4
     assert held >= 3

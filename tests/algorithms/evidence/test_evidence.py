@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from driving import drive, plain_sum
+from driving import drive
 from evidence_sites import cut, discrete_codes, discrete_site, gaussian_site, gaussian_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -303,21 +303,6 @@ def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
     for own, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(own, other)
     assert first[0][0] == first[0][1]
-
-
-def test_the_sum_of_moments_says_nothing_of_its_parts_but_their_sum():
-    rng = np.random.default_rng(0)
-    values = gaussian_values(rng, 60, 2)
-    question = Moments(
-        n_variables=2,
-        variables=pack_integers(np.array([0, 1])),
-        origins=np.zeros(2).tobytes(),
-        units=pack_integers(np.array([0, 1])),
-    )
-    parts = [gaussian_site(part) for part in np.split(values, 3)]
-    together = plain_sum(question, parts)
-    np.testing.assert_allclose(together, gaussian_site(values).answer(question), rtol=1e-12)
-    assert len(together) == question.n_values == 6
 
 
 @pytest.mark.parametrize(

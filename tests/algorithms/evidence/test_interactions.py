@@ -45,7 +45,7 @@ def test_noisy_copies_are_independent_only_with_interactions():
 
 def test_the_graph_has_no_edge_between_copies_of_a_difference():
     wrong = {False: 0, True: 0}
-    for seed in range(8):
+    for seed in range(4):
         data = copies_of_a_difference(seed, 3000, share=0.3)
         frame = pd.DataFrame(data.astype(int), columns=["s1", "s2", "x", "y"])
         # tables that a site withholds would be tested as they are
@@ -56,8 +56,7 @@ def test_the_graph_has_no_edge_between_copies_of_a_difference():
             graph = federation.run(FedPC(evidence=evidence)).finding.graph
             x, y = graph.nodes.index("x"), graph.nodes.index("y")
             wrong[interactions] += int(graph.skeleton()[x, y])
-    assert wrong[False] == 8
-    assert wrong[True] <= 1
+    assert wrong == {False: 4, True: 0}
 
 
 def by_statsmodels(data, response, given, other, categories):
@@ -141,7 +140,7 @@ def at_one_place(data, algorithm):
 def test_small_mixed_data_give_the_graph_of_all_rows_at_one_place(draw, rows):
     """The question of small counts is asked once about each set, in whichever layer."""
     compared = 0
-    for seed in range(12):
+    for seed in range(6):
         data = draw(seed, rows)
         algorithm = FedPC(evidence="glm", alpha=0.05)
         sites = {f"site{k}": data[k::3] for k in range(3)}
@@ -149,4 +148,4 @@ def test_small_mixed_data_give_the_graph_of_all_rows_at_one_place(draw, rows):
         if "withheld: within sites" not in found.finding.details["tests"]:
             compared += 1
             assert found.finding.graph == at_one_place(data, algorithm)
-    assert compared == 12 or rows == 240
+    assert compared == 6 or rows == 240

@@ -91,7 +91,7 @@ def reference(data, row):
     return 2.0 * gain, outputs * max(CATEGORIES[other] - 1, 1)
 
 
-@pytest.mark.parametrize(("seed", "missing"), [(0, 0.0), (1, 0.05), (2, 0.0)])
+@pytest.mark.parametrize(("seed", "missing"), [(0, 0.0), (1, 0.05)])
 def test_ratios_and_p_values_are_those_of_statsmodels_on_all_rows(seed, missing):
     rng = np.random.default_rng(seed)
     data = graded_data(rng, 700, missing)

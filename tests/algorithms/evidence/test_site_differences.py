@@ -246,7 +246,7 @@ def test_asking_again_has_the_same_noise_and_other_rows_have_other():
 
 @pytest.mark.parametrize(("rows", "share"), [(63, 0.4), (30, 0.5)])
 def test_many_small_sites_that_are_alike_are_not_told_apart(rows, share):
-    rng, variables = np.random.default_rng(rows), 300
+    rng, variables = np.random.default_rng(rows), 150
     question = about((2,) * variables, [[v] for v in range(variables)])
     draws = (rng.random((100, rows, variables)) < share).astype(np.int64)
     sites = [discrete_site(own, (2,) * variables) for own in draws]

@@ -4,33 +4,21 @@ from functools import cache
 
 import numpy as np
 import pytest
+from driving import outcome_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import random_dag
-from regretting import every_dag, linear_data
+from regretting import every_dag, linear_data, linear_model
 
 from cipherdag import FedBOSS, Federation, Knowledge, Policy
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, after_deletions
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
-from cipherdag.graphs.dags import dag_of, matrix_of, members
+from cipherdag.graphs.dags import matrix_of, members
 from cipherdag.graphs.equivalence import member, moves_into, pattern_of
 from cipherdag.graphs.networks import asia
 
 
-def ended(search):
-    with pytest.raises(StopIteration) as stopped:
-        next(search)
-    return stopped.value.value
-
-
-def model(p, seed, degree=2.0):
-    rng = np.random.default_rng(seed)
-    weights = rng.uniform(0.5, 1.5, (p, p)) * rng.choice([-1, 1], (p, p))
-    return dag_of(random_dag(p, degree, rng)), weights
-
-
 def scores_of(p, seed, rows):
-    dag, weights = model(p, seed)
+    dag, weights = linear_model(p, seed)
     data = linear_data(dag, weights, rows, np.random.default_rng(seed))
     own = np.corrcoef(data, rowvar=False)
     return MomentScores(own, rows, penalty=1.0, max_parents=p), data
@@ -106,7 +94,7 @@ def by_enumeration(scores, dag, forbidden, required):
 def test_deletions_end_in_the_class_that_enumeration_finds(seed):
     scores, _ = scores_of(4, seed, rows=60 + 40 * seed)
     nothing, full = [0] * 4, (0, 1, 3, 7)
-    found = ended(after_deletions(full, trees_of(scores)))
+    found = outcome_of(after_deletions(full, trees_of(scores)))
     assert signature(found) == signature(by_enumeration(scores, full, nothing, nothing))
 
 
@@ -145,7 +133,7 @@ def test_deletions_with_knowledge_end_where_enumeration_ends(seed):
     forbidden, required = drawn_knowledge(4, np.random.default_rng(seed))
     scores, _ = scores_of(4, seed, rows=60 + 40 * seed)
     start = next(dag for dag in every_dag(4)[::-1] if holds(dag, forbidden, required))
-    found = ended(after_deletions(start, trees_of(scores, forbidden, required)))
+    found = outcome_of(after_deletions(start, trees_of(scores, forbidden, required)))
     assert holds(found, forbidden, required)
     assert signature(found) == signature(by_enumeration(scores, start, forbidden, required))
 

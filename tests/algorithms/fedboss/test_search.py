@@ -5,16 +5,16 @@ import itertools
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from driving import outcome_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import random_dag
-from regretting import linear_data
+from regretting import linear_data, linear_model
 
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.moment_scores import BITS, MomentScores
 from cipherdag.algorithms.fedboss.moment_search import MomentOrder, ParentSets, best_by_moments
 from cipherdag.algorithms.fedboss.order_search import OrderSearch, best_of_starts
-from cipherdag.graphs.dags import dag_of, mask_of, matrix_of, members, topological
+from cipherdag.graphs.dags import mask_of, matrix_of, members, topological
 from cipherdag.graphs.orientation import cpdag_of
 
 
@@ -67,12 +67,6 @@ def score_of(search):
 def plain_trees(scores):
     nothing = [0] * scores.n_variables
     return GrowShrinkTrees(scores, nothing, nothing)
-
-
-def ended(asking):
-    with pytest.raises(StopIteration) as stopped:
-        next(asking)
-    return stopped.value.value
 
 
 def grow_shrink(scores, v, before):
@@ -144,7 +138,7 @@ def test_waiting_for_scores_changes_nothing(seed, p, restarts):
     for scores in (MadeUp(p, seed), waiting := Waiting(p, seed)):
         rng = np.random.default_rng(seed)
         asking = best_of_starts(plain_trees(scores), range(p), restarts, rng)
-        found.append(ended(asking))
+        found.append(outcome_of(asking))
     assert found[0] == found[1]
     assert waiting.waves <= len(waiting.known)
 
@@ -160,12 +154,6 @@ def correlations(weights, dag, rows=None, seed=0):
     return np.corrcoef(linear_data(dag, weights, rows, np.random.default_rng(seed)), rowvar=False)
 
 
-def model(p, seed):
-    rng = np.random.default_rng(seed)
-    weights = rng.uniform(0.5, 1.5, (p, p)) * rng.choice([-1, 1], (p, p))
-    return dag_of(random_dag(p, 2.0, rng)), weights
-
-
 def by_moments(trees, order, restarts, rng):
     del order
     return best_by_moments(trees, trees.scores, restarts, rng)
@@ -177,10 +165,10 @@ both = pytest.mark.parametrize("search", [best_of_starts, by_moments])
 @both
 @pytest.mark.parametrize("seed", range(12))
 def test_with_exact_correlations_it_finds_the_class_of_the_truth(seed, search):
-    dag, weights = model(9, seed)
+    dag, weights = linear_model(9, seed)
     scores = MomentScores(correlations(weights, dag), 10**7, penalty=1.0, max_parents=12)
     rng = np.random.default_rng(seed)
-    found = ended(search(plain_trees(scores), range(9), 10, rng))
+    found = outcome_of(search(plain_trees(scores), range(9), 10, rng))
     assert (cpdag_of(matrix_of(found.dag)) == cpdag_of(matrix_of(dag))).all()
     assert list(found.curve) == sorted(found.curve)
 
@@ -198,11 +186,11 @@ def best_of_all_orders(scores, p):
 def test_it_finds_the_best_graph_of_five_or_one_as_good_as_it(search):
     gaps = []
     for seed in range(6):
-        dag, weights = model(5, seed)
+        dag, weights = linear_model(5, seed)
         own = correlations(weights, dag, rows=200, seed=seed)
         scores = MomentScores(own, 200, penalty=1.0, max_parents=4)
         rng = np.random.default_rng(seed)
-        found = ended(search(plain_trees(scores), range(5), 20, rng))
+        found = outcome_of(search(plain_trees(scores), range(5), 20, rng))
         gaps.append((best_of_all_orders(scores, 5) - found.curve[-1]) / 2**BITS)
     # parents are grown greedily, so the best set may be missed, by little
     assert max(gaps) < 0.5
@@ -210,7 +198,7 @@ def test_it_finds_the_best_graph_of_five_or_one_as_good_as_it(search):
 
 
 def test_the_score_of_numbers_is_that_of_a_regression():
-    dag, weights = model(6, 3)
+    dag, weights = linear_model(6, 3)
     rows = linear_data(dag, weights, 400, np.random.default_rng(3))
     rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     scores = MomentScores(np.corrcoef(rows, rowvar=False), 400, penalty=1.5, max_parents=5)
@@ -234,7 +222,7 @@ def test_of_two_equal_columns_one_suffices(search):
     with np.errstate(invalid="ignore"):
         own = np.corrcoef(rows, rowvar=False)
     scores = MomentScores(own, 1000, penalty=1.0, max_parents=3)
-    found = ended(search(plain_trees(scores), range(4), 5, rng))
+    found = outcome_of(search(plain_trees(scores), range(4), 5, rng))
     assert matrix_of(found.dag).sum() == 2
     assert found.dag[3] == 0
     assert not any(found.dag[v] >> 3 & 1 for v in range(4))
@@ -242,7 +230,7 @@ def test_of_two_equal_columns_one_suffices(search):
 
 @both
 def test_what_is_required_stands_and_what_is_forbidden_does_not(search):
-    dag, weights = model(6, 1)
+    dag, weights = linear_model(6, 1)
     scores = MomentScores(correlations(weights, dag), 5000, penalty=1.0, max_parents=5)
     cause, effect = next((u, v) for v in range(6) for u in members(dag[v]))
     forbidden, required = [0] * 6, [0] * 6
@@ -251,13 +239,13 @@ def test_what_is_required_stands_and_what_is_forbidden_does_not(search):
     trees = GrowShrinkTrees(scores, forbidden, required)
     rng = np.random.default_rng(0)
     order = [cause, effect, *(set(range(6)) - {cause, effect})]
-    found = ended(search(trees, order, 5, rng))
+    found = outcome_of(search(trees, order, 5, rng))
     assert found.dag[cause] >> effect & 1
     assert not found.dag[effect] >> cause & 1
 
 
 def moments(p, seed, rows=300):
-    dag, weights = model(p, seed)
+    dag, weights = linear_model(p, seed)
     own = correlations(weights, dag, rows=rows, seed=seed)
     return MomentScores(own, rows, penalty=1.0, max_parents=p)
 
@@ -329,7 +317,7 @@ def test_equal_seeds_give_equal_searches_whose_score_never_falls():
     outcomes = []
     for _ in range(2):
         scores, rng = moments(20, 3, rows=2000), np.random.default_rng(5)
-        outcomes.append(ended(by_moments(plain_trees(scores), None, 3, rng)))
+        outcomes.append(outcome_of(by_moments(plain_trees(scores), None, 3, rng)))
     assert outcomes[0] == outcomes[1]
     assert list(outcomes[0].curve) == sorted(outcomes[0].curve)
     total = sum(scores.score(*family) for family in enumerate(outcomes[0].dag))
@@ -341,5 +329,5 @@ def test_a_variable_of_many_causes_keeps_them_all():
     causes = rng.normal(size=(5000, 15))
     rows = np.column_stack([causes, causes.sum(axis=1) + rng.normal(size=5000)])
     scores = MomentScores(np.corrcoef(rows, rowvar=False), 5000, penalty=2.0, max_parents=500)
-    reached = ended(by_moments(plain_trees(scores), None, 2, rng))
+    reached = outcome_of(by_moments(plain_trees(scores), None, 2, rng))
     assert reached.dag[15] == (1 << 15) - 1

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from driving import outcome_of
 
 from cipherdag import CausalGraph, FedBOSS, Federation
 from cipherdag.algorithms.algorithm import Facts
@@ -50,12 +51,8 @@ class Scores:
 
 def joined(dag, tested, scores, constraints=None):
     p = len(dag)
-    run = with_tested_edges(
-        dag_of(dag), tested, scores, constraints or Constraints.none(p), n_sites=5
-    )
-    with pytest.raises(StopIteration) as ended:
-        next(run)
-    return ended.value.value
+    known = constraints or Constraints.none(p)
+    return outcome_of(with_tested_edges(dag_of(dag), tested, scores, known, n_sites=5))
 
 
 def said_of(skeleton, *, colliders=(), ambiguous=(), independent=None):

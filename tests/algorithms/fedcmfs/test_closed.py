@@ -2,7 +2,6 @@
 
 from itertools import combinations
 
-import msgspec
 import numpy as np
 import pytest
 from driving import answered, drive, plain_verdicts, respondent
@@ -58,7 +57,7 @@ def both(tests, evidence, labels=LABELS, min_contributors=3, **choices):
 
 @pytest.mark.parametrize("evidence", CLOSED)
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_it_selects_what_sums_select_in_fewer_rounds(kind, evidence, seed):
     (opened, asked), (closed, compared) = both(tables(kind, seed), evidence)
     assert concluded(opened) == concluded(closed)
@@ -261,10 +260,6 @@ def test_questions_that_cannot_be_are_refused():
         )
     with pytest.raises(ValueError, match="largest size"):
         StrengthVerdicts(**good | {"largest": 0}, pairs=pack_integers(np.array([[0, 1]])))
-    read = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(ScaleVerdicts(pairs_question())), type=ScaleVerdicts
-    )
-    assert read == ScaleVerdicts(pairs_question())
 
 
 def test_every_round_is_of_verdicts_however_many_labels_there_are():

@@ -69,7 +69,7 @@ def test_the_true_pag_under_an_oracle(colliders, selection):
     algorithm = FedFCI(
         evidence="fisher", colliders=colliders, selection=selection, max_cond_size=None
     )
-    for seed in range(300 if colliders == "p_value_drop" and not selection else 30):
+    for seed in range(100 if colliders == "p_value_drop" and not selection else 30):
         dag, observed, hidden = case(seed, selection=selection)
         outcome, _ = oracle_outcome(algorithm, dag, observed, hidden)
         true = true_pag(dag, observed, hidden)
@@ -88,7 +88,7 @@ def test_what_rfci_says_is_true_under_an_oracle(colliders, selection):
         selection=selection,
         max_cond_size=None,
     )
-    for seed in range(60):
+    for seed in range(30):
         dag, observed, hidden = case(seed, selection=selection)
         outcome, _ = oracle_outcome(rfci, dag, observed, hidden)
         assert_sound(outcome.marks, dag, observed, hidden)
@@ -180,7 +180,7 @@ def test_a_pair_without_causation_may_still_have_an_edge():
 def test_what_cannot_be_a_cause_is_not_conditioned_on():
     """Over many graphs; of a single one all may ask the same. With selection anything may be."""
     asked = dict.fromkeys(("rfci", "fci", "selection"), 0)
-    for seed in range(40):
+    for seed in range(20):
         dag, observed, hidden = case(seed)
         for kind in asked:
             algorithm = FedFCI(

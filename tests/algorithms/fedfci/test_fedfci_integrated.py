@@ -68,7 +68,7 @@ def test_the_true_pag_fits_and_what_is_shown_is_true_of_it():
 
 def test_every_group_has_its_own_pag(monkeypatch):
     monkeypatch.setattr(algorithm, "MOST_GRAPHS", 1)
-    for seed in range(30):
+    for seed in range(15):
         dag, observed, _ = case(seed, largest=9)
         measured = overlapping(seed, observed)
         for own in found_of(dag, observed, measured, ALGORITHM)[1].groups:

@@ -39,7 +39,7 @@ def outcome_of(dag, observed, hidden, measured, algorithm=ALGORITHM, names=()):
 def test_every_mark_is_true_under_an_oracle_and_no_true_edge_is_lost(selection):
     algorithm = FedFCI(evidence="fisher", max_cond_size=None, selection=selection)
     told = 0
-    for seed in range(150):
+    for seed in range(60):
         dag, observed, hidden = case(seed, selection=selection, largest=9)
         measured = overlapping(seed, observed)
         outcome, _ = outcome_of(dag, observed, hidden, measured, algorithm)
@@ -47,7 +47,7 @@ def test_every_mark_is_true_under_an_oracle_and_no_true_edge_is_lost(selection):
         told += int(np.isin(outcome.marks, (ARROW, TAIL)).sum())
         assert (outcome.untested == measured.never(outcome.marks != NONE)).all()
         assert (outcome.marks[outcome.untested] == CIRCLE).all()
-    assert told > 150
+    assert told > 60
 
 
 def test_where_all_was_measured_together_all_rules_are_applied():
@@ -82,7 +82,7 @@ def test_a_middle_never_measured_with_the_set_makes_no_collider():
 def test_what_is_known_directs_more_and_nothing_wrong():
     """True tiers and a true required edge, be its ends measured together or not."""
     told, apart = Counter(), 0
-    for seed in range(150):
+    for seed in range(60):
         dag, observed, hidden = case(seed, largest=9)
         measured, names = overlapping(seed, observed), tuple(f"v{v}" for v in range(observed))
         above = [ancestors_of(dag, {v}) for v in range(len(dag))]
@@ -101,5 +101,5 @@ def test_what_is_known_directs_more_and_nothing_wrong():
             told[knowledge is None] += int(np.isin(outcome.marks, (ARROW, TAIL)).sum())
             tests = [block for question in asked for block in question.question.rows()]
             assert all(measured.together(rows.astype(np.int64)).all() for rows in tests)
-    assert told[False] > 1.5 * told[True] > 50
-    assert apart > 3
+    assert told[False] > 1.5 * told[True] > 20
+    assert apart > 1

@@ -10,13 +10,12 @@ from driving import drive
 from hypothesis import given
 from hypothesis import strategies as st
 from pages import Page
+from simulating import view_of
 
 from cipherdag import PAG, Federation, FedFCI, LearntPAG, Run
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import ParameterError
 from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts
 from cipherdag.graphs.edges import confirmed_mark, reversed_mark
-from cipherdag.sites.answers.site_view import SiteView
 
 SIGNS = ("<-o", "o->", "<->", "o-o", "-->", "<--", "")
 ENDS = [f"{end}_{own}" for end in ("from", "to") for own in ("arrow", "tail", "circle")]
@@ -36,25 +35,22 @@ def patients(rows=900):
     )
 
 
-def respondents(tables):
-    return [SiteView.of_table(own, min_cell_size=0, device="cpu") for own in tables]
-
-
 @pytest.mark.parametrize("search", ["fci", "rfci"])
 def test_replicates_are_runs_over_drawn_rows(search):
     tables = [site.table for site in Federation.split(patients(), 3).sites]
+    sites = [*map(view_of, tables)]
     facts, chosen = Facts(4, 3, seed=7), {"search": search, "alpha": 0.05}
-    outcome, _ = drive(FedFCI(**chosen, bootstrap=3).ask(facts), respondents(tables))
-    plain, _ = drive(FedFCI(**chosen).ask(facts), respondents(tables))
+    outcome, _ = drive(FedFCI(**chosen, bootstrap=3).ask(facts), sites)
+    plain, _ = drive(FedFCI(**chosen).ask(facts), sites)
     assert (outcome.marks == plain.marks).all()
     assert plain.bootstrap is None
     graphs = []
     for replicate in (1, 2, 3):
         drawn = [
             own.take(site.resampled_rows(replicate, 7))
-            for own, site in zip(tables, respondents(tables), strict=True)
+            for own, site in zip(tables, sites, strict=True)
         ]
-        graphs.append(drive(FedFCI(**chosen).ask(facts), respondents(drawn))[0].marks)
+        graphs.append(drive(FedFCI(**chosen).ask(facts), [*map(view_of, drawn)])[0].marks)
     assert len({own.tobytes() for own in graphs}) > 1
     assert outcome.bootstrap == EdgeCounts.of(graphs, "o-o")
     pag = PAG("abcd", outcome.marks)
@@ -130,10 +126,3 @@ def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):
     )
     assert "rows that each site drew anew" in page.texts["body"]
     assert page.column("edge-table", "Strength")
-
-
-def test_without_replicates_there_are_no_shares():
-    result = Federation.split(patients(300), 3, device="cpu").run(FedFCI())
-    assert result.table("confidence").empty
-    with pytest.raises(ParameterError, match="replicates"):
-        result.finding.consensus()

@@ -8,6 +8,7 @@ import pytest
 from driving import answered, drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulating import view_of, views_of
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
@@ -31,21 +32,8 @@ def patients(rows=900, seed=0):
     return asia().sample(rows, np.random.default_rng(seed))
 
 
-def respondents(federation, *, min_cell_size=0, tables=None):
-    return [
-        SiteView.of_table(table, min_cell_size=min_cell_size, device="cpu")
-        for table in tables or [site.table for site in federation.sites]
-    ]
-
-
-def view_of(table):
-    return SiteView.of_table(table, min_cell_size=0, device="cpu")
-
-
 def counts_of(algorithm, sites, seed=0):
-    asking = algorithm.ask(Facts(sites[0].n_variables, len(sites), seed=seed))
-    outcome, questions = drive(asking, sites)
-    return outcome, questions
+    return drive(algorithm.ask(Facts(sites[0].n_variables, len(sites), seed=seed)), sites)
 
 
 def numbers(rows=600, seed=0):
@@ -66,21 +54,21 @@ def test_replicates_are_runs_over_drawn_rows(evidence):
     seed = 7
     own = {"evidence": evidence, "alpha": 0.05, "max_cond_size": 0 if evidence == "glm" else 1}
     algorithm = FedPC(**own)
-    outcome, _ = counts_of(FedPC(**own, bootstrap=3), respondents(federation), seed)
-    assert (outcome.arcs == counts_of(algorithm, respondents(federation))[0].arcs).all()
+    outcome, _ = counts_of(FedPC(**own, bootstrap=3), views_of(federation), seed)
+    assert (outcome.arcs == counts_of(algorithm, views_of(federation))[0].arcs).all()
     graphs = []
     for replicate in (1, 2, 3):
         drawn = [
             site.table.take(view_of(site.table).resampled_rows(replicate, seed))
             for site in federation.sites
         ]
-        arcs = counts_of(algorithm, respondents(federation, tables=drawn))[0].arcs
+        arcs = counts_of(algorithm, [*map(view_of, drawn)])[0].arcs
         graphs.append(endpoints_of(arcs))
     assert outcome.bootstrap == EdgeCounts.of(graphs, "---")
 
 
 def test_replicates_share_questions_and_rounds_of_the_longest():
-    sites = respondents(Federation.split(patients(), 3))
+    sites = views_of(Federation.split(patients(), 3))
     _, alone = counts_of(FedPC(evidence="fisher"), sites)
     _, questions = counts_of(FedPC(evidence="fisher", bootstrap=8), sites)
     assert len(questions) <= len(alone) + 2
@@ -122,7 +110,7 @@ def test_who_does_not_know_all_rows_cannot_tell_which_are_drawn():
 
 
 def test_the_seed_decides_and_the_order_of_sites_does_not():
-    sites = respondents(Federation.split(patients(), 4))
+    sites = views_of(Federation.split(patients(), 4))
     algorithm = FedPC(evidence="fisher", bootstrap=4)
     first = counts_of(algorithm, sites, seed=1)[0].bootstrap
     again = counts_of(algorithm, sites[::-1], seed=1)[0].bootstrap
@@ -156,7 +144,7 @@ def test_strong_edges_come_back_and_weak_ones_less():
     federation = Federation.split(numbers(), 3)
     result = federation.run(FedPC(evidence="pooled", bootstrap=60, alpha=0.05), seed=1)
     outcome, _ = counts_of(
-        FedPC(evidence="pooled", bootstrap=60, alpha=0.05), respondents(federation), seed=1
+        FedPC(evidence="pooled", bootstrap=60, alpha=0.05), views_of(federation), seed=1
     )
     joined = {pair: sum(marks.values()) for pair, marks in outcome.bootstrap.pairs.items()}
     assert joined[0, 1] == 60
@@ -173,7 +161,7 @@ def test_strong_edges_come_back_and_weak_ones_less():
 def test_what_is_withheld_of_a_site_s_rows_is_withheld_of_drawn_ones():
     rows = pd.DataFrame({"x": [0, 1] * 40 + [0], "y": [0] * 80 + [1]}).astype(str)
     table = Federation.simulate({"s": rows}).sites[0].table
-    site = SiteView.of_table(table, min_cell_size=11, device="cpu")
+    site = view_of(table, 11)
     counts, members = pack_blocks([np.array([[0], [1]]), np.array([[0, 1]])])
     ask = {"categories": (2, 2), "counts": counts, "members": members}
     small = SmallCells(**ask)

@@ -270,19 +270,12 @@ def test_votes_do_not_support_them():
 
 def test_result_and_report_name_the_open_triples():
     data = asia().sample(700, np.random.default_rng(3))
-    runs = [
-        Federation.split(data, 3, protection=name).run(
-            FedPC(evidence="fisher", colliders="conservative", alpha=0.1), seed=1
-        )
-        for name in ("masking", "bfv")
-    ]
-    assert runs[0].finding.graph == runs[1].finding.graph
-    triples = runs[0].finding.details["unresolved"]
-    assert triples
-    assert triples == runs[1].finding.details["unresolved"]
-    for own in triples:
+    asked = FedPC(evidence="fisher", colliders="conservative", alpha=0.1)
+    found = Federation.split(data, 3).run(asked, seed=1).finding
+    edges = {frozenset((e.source, e.target)) for e in found.graph.edges}
+    assert found.details["unresolved"]
+    for own in found.details["unresolved"]:
         x, y, z = own["first"], own["middle"], own["last"]
-        edges = {frozenset((e.source, e.target)) for e in runs[0].finding.graph.edges}
         assert {frozenset((x, y)), frozenset((y, z))} <= edges
         assert frozenset((x, z)) not in edges
 

@@ -63,11 +63,15 @@ def test_evidence_tells_a_divided_vote():
     assert evidence.remarks[0].startswith("6 votes on edges were counted; 1 of them were unanimous")
 
 
+def collider_without_votes(**more):
+    dag = np.zeros((3, 3), dtype=bool)
+    dag[0, 1] = dag[2, 1] = True
+    outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(dag))] * 3)
+    return replace(outcome, votes=(), **more)
+
+
 def test_of_closed_votes_nothing_is_said_but_which_edges_stand():
-    chain = np.zeros((3, 3), dtype=bool)
-    chain[0, 1] = chain[2, 1] = True
-    outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
-    silent = replace(outcome, votes=())
+    silent = collider_without_votes()
     evidence = votes_evidence(silent, "abc", sepset="max", reference=PAPER, closed=True)
     assert evidence.unsupported == ()
     assert [(edge.status, edge.shown, edge.tests) for edge in evidence.edges] == [
@@ -77,10 +81,7 @@ def test_of_closed_votes_nothing_is_said_but_which_edges_stand():
 
 
 def test_tests_over_all_sites_have_no_votes_to_tell():
-    chain = np.zeros((3, 3), dtype=bool)
-    chain[0, 1] = chain[2, 1] = True
-    outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
-    silent = replace(outcome, votes=(), tests={"pooled": 3})
+    silent = collider_without_votes(tests={"pooled": 3})
     evidence = joint_evidence(silent, "abc", "fisher")
     assert evidence.measure == ""
     assert evidence.remarks == ("Evidence: fisher.", "Tests over all sites: 3 pooled.")

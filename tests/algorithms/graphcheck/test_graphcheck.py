@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 from driving import drive
 from scipy import stats
+from simulating import federated, views_of
 
-from cipherdag import CausalGraph, Federation, FedPC, GraphCheck, Policy
+from cipherdag import CausalGraph, Federation, FedPC, GraphCheck
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.algorithms.graphcheck.algorithm import levels_of
@@ -17,7 +18,6 @@ from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.pag import PAG
-from cipherdag.sites.answers.site_view import SiteView
 
 CHAIN = CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c"), ("c", "d")])
 
@@ -37,12 +37,10 @@ def numbers(seed=0, n=1200):
 
 
 def outcome_of(data, graph, **own):
-    federation = Federation.simulate(data, device="cpu", policy=Policy(min_cell_size=0))
-    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    algorithm, federation = GraphCheck(graph, **own), federated(data)
     names = federation.sites[0].table.names
-    facts = Facts(len(names), len(sites), names=names)
-    algorithm = GraphCheck(graph, **own)
-    outcome, asked = drive(algorithm.ask(facts), sites)
+    facts = Facts(len(names), len(data), names=names)
+    outcome, asked = drive(algorithm.ask(facts), views_of(federation))
     return algorithm.conclude(outcome, facts), asked
 
 

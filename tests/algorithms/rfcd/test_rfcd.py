@@ -11,7 +11,15 @@ from fuzzing import mutate
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import random_dag
-from regretting import MadeUpScore, every_dag, gaussian, linear_sites, scored, worst_regrets
+from regretting import (
+    MadeUpScore,
+    algorithm_1,
+    every_dag,
+    gaussian,
+    linear_sites,
+    scored,
+    worst_regrets,
+)
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd, Searching
@@ -47,7 +55,7 @@ def sites_of(seed):
     return [LocalScores(MadeUpScore(4, rng)) for _ in range(n_sites)]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(16))
 def test_a_full_beam_finds_the_best_of_all_543_dags(seed):
     scores = sites_of(seed)
     graphs = every_dag(4)
@@ -70,7 +78,7 @@ def test_a_full_beam_finds_the_best_of_all_543_dags(seed):
             assert found.regret == values[dag_of(found.dag)] / 1024
 
 
-@pytest.mark.parametrize("seed", range(1, 50, 2))
+@pytest.mark.parametrize("seed", range(1, 16, 2))
 def test_with_all_classes_kept_the_best_of_them_is_found(seed):
     scores = sites_of(seed)
     values = worst_regrets(scores, every_dag(4))
@@ -107,24 +115,14 @@ def test_the_beam_is_that_of_algorithm_1_with_all_regrets_known(seed):
     scores = gaussian(tables)
     values = worst_regrets(scores, every_dag(5))
     width = (1, 3, 10)[seed % 3]
-    beam = [Valued(values[empty_dag(5)], empty_dag(5))]
-    curve = [beam[0].value]
-    while True:
-        from cipherdag.graphs.dags import extensions
-
-        queue = {own.dag for own in beam} | {g for own in beam for g in extensions(own.dag)}
-        after = sorted((Valued(values[g], g) for g in queue), key=lambda own: own.rank)[:width]
-        if after == beam:
-            break
-        beam = after
-        curve.append(beam[0].value)
+    curve = algorithm_1(values, 5, width)
     outcome, _ = drive(
         RFcd(searching=Searching(search="beam", beam=width)).ask(Facts(5, 4)),
         [scored(own) for own in scores],
     )
-    assert dag_of(outcome.dag) == beam[0].dag
-    assert outcome.regret == beam[0].value / 1024
-    assert [value * 1024 for value in outcome.curve][: len(curve)] == curve
+    assert dag_of(outcome.dag) == curve[-1].dag
+    assert outcome.regret == curve[-1].value / 1024
+    assert [value * 1024 for value in outcome.curve][: len(curve)] == [own.value for own in curve]
 
 
 def test_a_planted_graph_is_found_from_many_rows():

@@ -1,25 +1,24 @@
 """Cox models over sites are those of statsmodels over all their rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
-from driving import drive
 from followed_patients import EDGES, binned, ward, wards
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulating import driven, federated
 from statsmodels.duration.hazard_regression import PHReg
 
 from cipherdag import Federation, Policy, Schema, Survival
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.models.risk_sets import RiskSets, SurvivalRows
 from cipherdag.sites.compute.models.survival_rows import hazard_sums
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import HazardFit, RiskSums, partial_likelihood
 
 STAGES = ("I", "II", "III")
@@ -38,8 +37,9 @@ def staged():
 
 def fitted(data, *, least=0, schema=None, policy=None, **parameters):
     schema = schema or infer_schema(list(data.values()), min_cell_size=0)
-    policy = policy or Policy(min_cell_size=least, questions=QUESTION_KINDS)
-    federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
+    federation = federated(data, least, schema=schema)
+    if policy:
+        federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
     own = {"time": "months", "event": "died", "edges": EDGES} | parameters
     return federation.run(Survival(**own))
 
@@ -87,27 +87,19 @@ def test_a_hazard_per_site_is_that_of_strata_at_exact_times(least):
     assert result.finding.model.dof == 4
 
 
-def test_with_one_hazard_it_is_that_of_all_rows_on_binned_times():
-    result = fitted(staged(), adjust=("age", "arm", "stage"), site_effect=False)
-    whole = pd.concat(staged().values())
-    same(result, known(whole, "efron", *binned(whole)))
-
-
 def test_a_site_without_events_still_has_rows_at_risk_of_one_hazard():
     data = staged()
     data["west"]["died"] = "no"
-    schema = infer_schema(list(staged().values()), min_cell_size=0)
-    schema = Schema(tuple(_constant(own) for own in schema.columns))
-    adjust = ("age", "arm", "stage")
+    schema, adjust = loose([*staged().values()]), ("age", "arm", "stage")
     together = fitted(data, schema=schema, adjust=adjust, site_effect=False)
     whole = pd.concat(data.values())
     same(together, known(whole, "efron", *binned(whole)))
 
 
-def _constant(column):
-    from dataclasses import replace
-
-    return replace(column, allow_constant=True)
+def loose(data):
+    """A schema that lets every column be constant."""
+    schema = infer_schema(data, min_cell_size=0)
+    return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
 
 
 def test_rows_with_a_missing_value_in_a_used_column_do_not_count():
@@ -191,13 +183,8 @@ def with_stages(**sites):
 
 def opened(data, site_effect):
     """What the coordinator asks of a model of stages, and the outcome."""
-    schema = infer_schema(list(data.values()), min_cell_size=0)
-    schema = Schema(tuple(_constant(own) for own in schema.columns))
-    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
-    facts = Facts(5, len(sites), names=schema.names, min_contributors=3)
     own = Survival(time="months", event="died", adjust=("stage",), site_effect=site_effect)
-    outcome, asked = drive(own.ask(facts), sites)
+    outcome, asked = driven(own, federated(data, schema=loose([*data.values()])))
     kinds = HazardSteps | HazardSums
     return outcome.fitted, [
         q for q in asked if isinstance(q, Suppressed) and isinstance(q.question, kinds)
@@ -245,8 +232,7 @@ def test_a_site_that_leaves_after_counting_closes_the_whole_step(site_effect):
 
 def test_a_category_that_few_sites_have_is_named():
     data = with_stages(north=STAGES, south=STAGES[:2], west=STAGES[:2])
-    schema = infer_schema(list(data.values()), min_cell_size=0)
-    schema = Schema(tuple(_constant(own) for own in schema.columns))
+    schema = loose([*data.values()])
     result = fitted(data, schema=schema, least=11, adjust=("age", "stage"))
     (said,) = [own for own in result.report.warnings if "Cox model" in own]
     assert "stage III. Join" in said
@@ -260,8 +246,7 @@ def test_a_category_that_enough_sites_have_or_none_is_in_the_model(site_effect):
     found, asked = opened(data, site_effect)
     assert (found.sites, found.few, found.fit.rank) == (4, (), 2)
     assert asked
-    schema = infer_schema([*data.values(), ward(9, 1).assign(stage="IV")], min_cell_size=0)
-    schema = Schema(tuple(_constant(own) for own in schema.columns))
+    schema = loose([*data.values(), ward(9, 1).assign(stage="IV")])
     result = fitted(data, schema=schema, adjust=("stage",), site_effect=site_effect)
     assert result.table("hazard_ratios")["fault"].tolist() == ["", "", "not determined"]
 
@@ -297,12 +282,8 @@ def test_columns_of_a_model_that_cannot_be_are_named(adjust, said):
 
 @pytest.mark.parametrize("site_effect", [True, False])
 def test_nothing_is_opened_that_was_not_counted(site_effect):
-    schema = infer_schema(list(wards().values()), min_cell_size=0)
-    federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
-    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
-    facts = Facts(4, 3, names=schema.names, min_contributors=3)
     own = Survival(time="months", event="died", adjust=("arm",), site_effect=site_effect)
-    _, asked = drive(own.ask(facts), sites)
+    _, asked = driven(own, federated(wards()))
     assert all(isinstance(question, Suppressed | ContributorCounts) for question in asked)
     kind = HazardSteps if site_effect else HazardSums
     assert sum(isinstance(q.question, kind) for q in asked) == len(asked) - 4 >= 6

@@ -10,9 +10,9 @@ import followed_patients
 import numpy as np
 import pytest
 from followed_patients import EDGES, wards
+from simulating import federated
 
-from cipherdag import Federation, Policy, Survival
-from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag import Survival
 
 KNOWN = json.loads(
     (Path(followed_patients.__file__).parent / "golden" / "lifelines.json").read_text("utf-8")
@@ -20,13 +20,12 @@ KNOWN = json.loads(
 
 
 def analysed(*, site_effect=True):
-    policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
     asked = Survival(
         censored="after",
         time="months", event="died", by="arm", adjust=("age", "arm"), edges=EDGES,
         site_effect=site_effect,
     )  # fmt: skip
-    return Federation.simulate(wards(), policy=policy, device="cpu").run(asked)
+    return federated(wards()).run(asked)
 
 
 def test_curves_medians_and_the_log_rank_test():

@@ -1,21 +1,20 @@
 """Hazard ratios of rows that are visits: intervals count patients; curves and tests are refused."""
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+import simulating
 from driving import drive
 from report_run import page_of
+from simulating import federated, views_of
 from statsmodels.duration.hazard_regression import PHReg
 
-from cipherdag import Federation, Policy, Run, Survival
+from cipherdag import Federation, Run, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import AggregateRangeError, ParameterError, PolicyRefusedError
 from cipherdag.questions.estimation.hazards import HazardSteps, HazardSums
 from cipherdag.questions.estimation.survival import LogRankSums, SurvivalCounts
-from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.models.risk_sets import RiskSets, SurvivalRows
-from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.table.visits import MAX_VISITS
 
 ASKED = {"time": "months", "event": "died", "adjust": ("age", "drug")}
@@ -47,10 +46,8 @@ def three(**options):
 
 
 def run(data, *, least=0, patient="pid", asked=MODEL):
-    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
     data = data if patient else {site: own.drop(columns="pid") for site, own in data.items()}
-    federation = Federation.simulate(data, patient=patient, policy=policy, device="cpu")
-    return federation.run(asked)
+    return federated(data, least, patient=patient).run(asked)
 
 
 def in_one_place(data):
@@ -134,10 +131,7 @@ def test_with_unique_keys_nothing_changes():
 def test_a_plan_of_visits_without_any_has_the_usual_ratios():
     data = three(fewest=1, most=1, patients=120)
     data = {site: own.drop(columns="pid") for site, own in data.items()}
-    sites = [
-        SiteView.of_table(site.table, min_cell_size=0, device="cpu")
-        for site in Federation.simulate(data).sites
-    ]
+    sites = views_of(federated(data))
     names = ("age", "died", "drug", "months")
     usual, _ = drive(MODEL.ask(Facts(4, 3, names=names)), sites)
     persons, _ = drive(
@@ -206,7 +200,7 @@ def test_what_would_count_rows_is_refused(more):
 
 def view_of(data, least=0, patient="pid"):
     (site,) = Federation.simulate({"a": data}, patient=patient).sites
-    return SiteView.of_table(site.table, min_cell_size=least, device="cpu")
+    return simulating.view_of(site.table, least)
 
 
 def step_of(**more):
@@ -255,7 +249,7 @@ def test_small_counts_are_of_patients():
 def test_products_that_cannot_be_are_noticed(value, lie):
     federation = Federation.simulate(three(), patient="pid")
     tables = [site.table for site in federation.sites]
-    views = [SiteView.of_table(table, min_cell_size=0, device="cpu") for table in tables]
+    views = views_of(federation)
 
     class Liar(Visiting):
         def answer(self, question):
@@ -274,5 +268,4 @@ def test_a_question_is_of_sites_or_of_patients():
     with pytest.raises(ValueError, match="not both"):
         step_of(by_site=True, of_patients=True)
     asked = step_of(of_patients=True)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(asked), type=HazardSteps) == asked
     assert asked.label == "patients' parts of a Cox model of 2 coefficients"

@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from driving import drive
+from simulating import federated, view_of
 from statsmodels.duration.hazard_regression import PHReg
 
-from cipherdag import Federation, Policy, Survival
+from cipherdag import Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.estimation.hazards import HazardSteps
-from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 MODEL = Survival(time="months", event="died", adjust=("age", "drug"), edges=(2.0, 5.0, 10.0, 20.0))
 
@@ -42,8 +41,7 @@ def hospitals(rng, n, ages=(0.5, 0.5, 0.5), **more):
 
 
 def run(data, least=0):
-    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
-    return Federation.simulate(data, policy=policy, device="cpu").run(MODEL)
+    return federated(data, least).run(MODEL)
 
 
 def said(result):
@@ -95,8 +93,8 @@ def test_a_site_of_few_events_compares_nothing(size, compared):
 
 
 def test_a_site_that_restricts_counts_never_sends_exact_steps():
-    table = Federation.simulate(hospitals(np.random.default_rng(3), 300)).sites[0].table
-    exact, noisy = (SiteView.of_table(table, min_cell_size=least, device="cpu") for least in (0, 5))
+    table = federated(hospitals(np.random.default_rng(3), 300)).sites[0].table
+    exact, noisy = view_of(table), view_of(table, 5)
     facts = Facts(4, 1, names=tuple(table.names), min_contributors=1)
     _, asked = drive(MODEL.ask(facts), [exact])
     question = next(one for one in asked if isinstance(one, HazardSteps) and one.by_site)

@@ -10,17 +10,16 @@ from followed_patients import EDGES, binned, ward, wards
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from simulating import driven, federated, views_of
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
-from cipherdag import Federation, Policy, Schema, Survival
+from cipherdag import Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.survival.outcome import counts_in_units, exact_outcome, round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
 from cipherdag.questions.estimation.rounded_totals import RoundedTotals
 from cipherdag.questions.estimation.survival import SurvivalCounts
-from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import RoundedCounts, curve_of
 
 OWN = {"time": "months", "event": "died"}
@@ -29,9 +28,7 @@ OWN = {"time": "months", "event": "died"}
 def survived(data, *, least=0, schema=None, **parameters):
     parameters = OWN | {"edges": EDGES} | parameters
     schema = schema or infer_schema(list(data.values()), min_cell_size=0)
-    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
-    federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
-    return federation.run(Survival(**parameters))
+    return federated(data, least, schema=schema).run(Survival(**parameters))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +77,7 @@ def test_curves_are_those_that_count_rows_lost_in_a_bin_by_half(edges):
 def test_coarse_edges_leave_the_exact_curve_within_its_interval(rows, edges):
     """Where most are lost from sight, that of censored "after" leaves it out."""
     left_out = 0
-    for seed in range(8):
+    for seed in range(4):
         data = {name: ward(rows, 100 * seed + k) for k, name in enumerate("abc")}
         for k, own in enumerate(data.values()):
             lost = np.random.default_rng(100 * seed + k).exponential(10.0, rows)
@@ -99,7 +96,7 @@ def test_coarse_edges_leave_the_exact_curve_within_its_interval(rows, edges):
         assert inside.all()
         left_out += (np.array(before.low) > known).any()
         assert (np.abs(np.array(found.survival) - known) < np.array(before.survival) - known).all()
-    assert left_out == 8
+    assert left_out == 4
 
 
 def test_fine_edges_give_the_exact_curve_and_its_interval():
@@ -192,14 +189,7 @@ def test_bounds_of_two_groups_hold_the_counts_of_each(first, second, marks, unit
 
 @pytest.mark.parametrize("place", [0, 2, 4, 6, 8, 9])
 def test_floors_that_contradict_each_other_are_refused(place):
-    asked = SurvivalCounts(
-        categories=(0, 2, 2),
-        time=0,
-        event=1,
-        by=2,
-        complete_in=(2,),
-        edges=np.arange(1.0, 3.0).tobytes(),
-    )
+    asked = of_two_groups(np.arange(1.0, 3.0))
     floors = np.array([1, 2, 1, 2, 2, 5, 1, 2, 6, 3])
     assert len(counts_in_units(asked, floors, 11)) == 2
     floors[place] = 7 if place < 8 else 1
@@ -361,18 +351,14 @@ def test_rounded_counts_move_the_curve_little(censored):
 
 
 def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
-    """What the coordinator opens, and the sites."""
+    """What the coordinator comes to, and what it asks."""
     schema = loose(data) if wide else infer_schema(list(data.values()), min_cell_size=0)
-    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    sites = [
-        SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
-    ]
-    facts = Facts(len(schema.names), len(sites), names=schema.names, min_contributors=3)
-    return drive(Survival(**OWN, edges=edges, **parameters).ask(facts), sites), sites
+    asked = Survival(**OWN, edges=edges, **parameters)
+    return driven(asked, federated(data, schema=schema), least=least)
 
 
 def test_no_count_is_opened_but_in_whole_units():
-    (outcome, asked), _ = drawn(wards(), 11, by="arm")
+    outcome, asked = drawn(wards(), 11, by="arm")
     counted = [own for own in asked if "survival-counts" in own.tags]
     assert len(counted) == 3
     assert {type(own) for own in counted} == {RoundedTotals}
@@ -424,7 +410,7 @@ HAVE, LACK, FEW = (0.4, 0.35, 0.25), (0.5, 0.5, 0.0), (0.5, 0.47, 0.03)
 def test_of_a_group_at_one_site_alone_the_test_tells_nothing(least):
     """Its curve is closed; the other two groups are still compared, without its rows."""
     data = three_groups(north=HAVE, south=LACK, west=LACK)
-    (outcome, _), _ = drawn(data, least, by="arm", wide=True)
+    outcome, _ = drawn(data, least, by="arm", wide=True)
     assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 3 if least else 0], 3)
     within = outcome.within
     for opened in (within.observed[2], within.expected[2], *within.covariance[2]):
@@ -447,7 +433,7 @@ def test_curves_less_the_test_are_of_no_site_alone():
     """The fourth site cannot tell of c, and so tells of no group that c is compared with."""
     data = three_groups(north=HAVE, south=HAVE, west=HAVE, east=LACK)
     # in one bin the curves have all events
-    (outcome, _), _ = drawn(data, 0, by="arm", wide=True, edges=(1000.0,))
+    outcome, _ = drawn(data, 0, by="arm", wide=True, edges=(1000.0,))
     assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 3], 3)
     ended = [own.events.most[-1] for own in outcome.counts]
     assert outcome.within.observed.tolist() == ended
@@ -456,46 +442,32 @@ def test_curves_less_the_test_are_of_no_site_alone():
     assert any("Some sites tell nothing" in own for own in found.report.warnings)
 
 
-def test_a_site_with_few_rows_of_a_group_is_in_curves_not_the_test():
-    data = three_groups(north=HAVE, south=HAVE, west=HAVE, east=FEW)
-    found = survived(data, least=11, by="arm", schema=loose(data))
-    assert (found.finding.test.dof, found.finding.test.sites) == (2, 3)
-    assert [own.sites for own in found.finding.curves] == [4, 4, 4]
-    assert any("take no part in the test" in own for own in found.report.warnings)
-    rows = pd.concat(data.values()).groupby("arm").size()
-    for own, count in zip(found.finding.curves, rows, strict=True):
-        assert own.rows[0] <= count <= own.rows[1]
-
-
-def test_groups_of_equally_few_sites_are_left_out_one_at_a_time():
-    data = three_groups(a=HAVE, b=HAVE, c=LACK, d=(0.5, 0.0, 0.5))
-    found = survived(data, by="arm", schema=loose(data))
-    assert (found.finding.test.sites, found.finding.test.groups) == (3, (0, 1))
-    assert found.finding.not_compared == ("c",)
-
-
-def test_a_group_of_few_sites_does_not_stop_the_test_of_the_others():
-    few = {f"s{k}": HAVE if k < 3 else LACK for k in range(8)}
-    data = three_groups(**few)
-    found = survived(data, by="arm", schema=loose(data))
-    assert [own.sites for own in found.finding.curves] == [8, 8, 3]
-    assert (found.finding.test.sites, found.finding.test.groups) == (8, (0, 1))
-    assert found.finding.not_compared == ("c",)
-    assert any("The test leaves out c" in own for own in found.report.warnings)
+@pytest.mark.parametrize(
+    ("sites", "least", "curves", "tested", "left_out", "said"),
+    [
+        ((HAVE,) * 3 + (FEW,), 11, [4, 4, 4], (3, (0, 1, 2)), (), "take no part in the test"),
+        # of groups of equally few sites one is left out
+        ((HAVE, HAVE, LACK, (0.5, 0.0, 0.5)), 0, [3, 3, 3], (3, (0, 1)), ("c",), "leaves out c"),
+        # one of few sites does not stop the test of the others
+        ((HAVE,) * 3 + (LACK,) * 5, 0, [8, 8, 3], (8, (0, 1)), ("c",), "leaves out c"),
+        # too few sites share any two
+        (((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), LACK) * 2, 0, [4, 4, 0], None, (), "There is no test"),
+    ],
+)
+def test_groups_of_few_sites_have_curves_and_no_test(sites, least, curves, tested, left_out, said):
+    data = three_groups(**{f"s{k}": own for k, own in enumerate(sites)})
+    found = survived(data, least=least, by="arm", schema=loose(three_groups(a=HAVE)))
+    assert [own.sites for own in found.finding.curves] == curves
+    assert any(said in own for own in found.report.warnings)
+    assert said in found.page()
+    test = found.finding.test
+    assert (test and (test.sites, test.groups)) == tested
+    assert found.finding.not_compared == left_out
     events = {row[0]: row[-3:-1] for row in found.finding.cells("groups")}
-    assert events["c"] == (None, None)
-    assert events["a"] == (found.finding.test.observed[0], found.finding.test.expected[0])
-    assert "The test leaves out c" in found.page()
-
-
-def test_groups_that_too_few_sites_share_have_curves_and_no_test():
-    one, other = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
-    names = {f"s{k}": (one, other, (0.5, 0.5, 0.0))[k % 3] for k in range(6)}
-    data = three_groups(**names)
-    found = survived(data, by="arm", schema=loose(three_groups(a=HAVE)))
-    assert [own.sites for own in found.finding.curves] == [4, 4, 0]
-    assert found.finding.test is None
-    assert any("There is no test of the groups" in own for own in found.report.warnings)
+    assert all(events[name] == (None, None) for name in left_out)
+    rows = pd.concat(data.values()).groupby("arm").size()
+    for own, count in zip(found.finding.curves, rows, strict=False):
+        assert own.sites < len(sites) or own.rows[0] <= count <= own.rows[1]
 
 
 def loose(data):
@@ -543,11 +515,6 @@ def test_times_below_0_end_the_run_by_name():
         survived(data)
     with pytest.raises(DataError, match="some site has a time below 0"):
         survived(data | {"east": ward(200, 9)})
-
-
-def test_times_below_0_end_a_run_where_counts_are_rounded():
-    data = wards()
-    data["west"].loc[17, "months"] = -1.0
     for more in ({}, {"by": "arm"}):
         with pytest.raises(DataError, match="some site has a time below 0"):
             survived(data, least=11, **more)
@@ -584,11 +551,9 @@ def test_a_column_or_edge_that_cannot_be_is_named(parameters, said):
 def test_a_site_has_the_result_by_its_own_names():
     data = wards()
     schema = infer_schema(list(data.values()), min_cell_size=0)
-    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     own = Survival(time="4", event="3", by="2", adjust=("1", "2"))
     facts = Facts(4, 3, min_contributors=3)
-    outcome, _ = drive(own.ask(facts), sites)
+    outcome, _ = drive(own.ask(facts), views_of(federated(data, schema=schema)))
     numbered = own.conclude(outcome, facts)
     named = own.conclude(outcome, replace(facts, names=schema.names))
     assert (numbered.time, numbered.event, numbered.by) == ("4", "3", "2")
