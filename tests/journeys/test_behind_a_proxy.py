@@ -74,7 +74,7 @@ def test_what_ends_idle_connections_ends_none_while_a_site_computes(behind, monk
     proxy = ForwardProxy(**{how: 8.0})
 
     def slow(_, sent):
-        time.sleep(20.0)
+        time.sleep(12.0)
         return sent
 
     with behind(proxy, slow) as (_, call):

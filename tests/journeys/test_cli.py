@@ -3,8 +3,6 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 
 import adversary
@@ -174,15 +172,6 @@ def test_a_truth_may_name_a_column_that_is_left_out(call, one_file, tmp_path, ca
     code, _, error = call("simulate", "fedpc", whole, "--sites", 3, "--truth", more)
     assert code == 1
     assert "'contry'" in error
-
-
-def test_json_is_one_object_per_line(call, one_file):
-    file, _ = one_file
-    code, text, _ = call("simulate", "fedpc", file, "--sites", 3, "--json")
-    assert code == 0
-    objects = [json.loads(line) for line in text.splitlines()]
-    assert [next(iter(o)) for o in objects[:-1]] == ["round"] * (len(objects) - 1)
-    assert len(objects) - 1 == objects[-1]["result"]["rounds"]
 
 
 def test_graph_show_compare_and_export(call, one_file, tmp_path):
@@ -388,12 +377,3 @@ def test_lists_of_commands_end_no_help_in_mid_sentence(call, words, group):
         command = group.get_command(click.Context(group), name)
         # as Sphinx asks for it
         assert not command.get_short_help_str().endswith("..."), name
-
-
-def test_a_pipe_sees_plain_lines(three_files):
-    command = [sys.executable, "-c", "from cipherdag.cli.main import main; main()"]
-    done = subprocess.run(
-        [*command, "run", "fedpc", *map(str, three_files)], capture_output=True, check=True
-    )
-    assert b"\x1b" not in done.stdout
-    assert b"\r" not in done.stdout

@@ -5,17 +5,12 @@ from dataclasses import replace
 import pytest
 from adversary import CrashError, CrashingEngine
 from driving import outcome_over
-from scripted import about
 
 from cipherdag import FedCMFS, Federation, Schema
-from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SchemaError
-from cipherdag.federation.checkpoint import StartedRun
-from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.results.site_result import site_result
-from cipherdag.sites.record.ledger import read_releases
 
 ALGORITHM = FedCMFS(k1=100, k2=100)
 LABELS = ("Theatre", "Zyrtec-dose")
@@ -36,23 +31,10 @@ def mark(hospitals, labels):
     return schema
 
 
-def coordinator(hospitals, tmp_path):
-    path = tmp_path / "coordinator"
-    (path / "keys").mkdir(parents=True, exist_ok=True)
-    if not (path / "keys" / "identity.pem").exists():
-        hospitals.coordinator.save(path / "keys" / "identity.pem")
-    return ConnectedFederation(CoordinatorFolder(path))
-
-
-def learn(hospitals, tmp_path, engine, *, algorithm=ALGORITHM, protection="masking"):
-    """A connected run without FLARE, in a folder that a second call finds again."""
-    folder = tmp_path / "runs" / "one"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "started.json").exists():
-        plan = hospitals.plan(protection=protection, **about(algorithm))
-        StartedRun(plan=plan, source={}).write(folder)
-    federation = coordinator(hospitals, tmp_path)
-    return federation.learn(engine, folder, StartedRun.read(folder), None), folder
+def learn(hospitals, tmp_path, engine, **options):
+    """A connected run without FLARE, and its folder, which a second call finds again."""
+    folder = tmp_path / "coordinator" / "runs" / "one"
+    return hospitals.learn(folder, engine, ALGORITHM, **options), folder
 
 
 def in_process(hospitals, schema):
@@ -62,11 +44,6 @@ def in_process(hospitals, schema):
     keys = {name: own.identity().draw_key() for name, own in hospitals.folders.items()}
     sites = tuple(replace(own, keyed=keys[own.name]) for own in made.sites)
     return replace(made, sites=sites).run(ALGORITHM)
-
-
-def kinds(hospitals, name):
-    lines = hospitals.folders[name].ledger_path.read_text("utf-8").splitlines()
-    return [release.kind for release in read_releases(lines)]
 
 
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
@@ -83,7 +60,7 @@ def test_a_connected_run_is_that_of_one_process(hospitals, tmp_path, protection)
     for own in hospitals.folders.values():
         assert site_result(own).finding.features == expected.finding.features
     for name in hospitals.folders:
-        assert kinds(hospitals, name)[:3] == ["offer", "seals", "schema-digest+label-positions"]
+        assert hospitals.kinds(name)[:3] == ["offer", "seals", "schema-digest+label-positions"]
 
 
 def test_every_site_reads_the_result_by_name(hospitals, tmp_path, call):
@@ -121,7 +98,7 @@ def test_positions_of_labels_leave_only_for_algorithms_that_need_them(hospitals,
     outcome_over(session)
     assert session.labels == ()
     for name in hospitals.folders:
-        assert not any("label-positions" in kind for kind in kinds(hospitals, name))
+        assert not any("label-positions" in kind for kind in hospitals.kinds(name))
 
 
 def test_without_a_label_the_coordinator_says_so(hospitals, tmp_path):

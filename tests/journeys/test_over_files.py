@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from flare_hospitals import Near
 from hospital_checks import interrupted, resumed
-from hospitals import SITES, Hospitals, Study, sorted_edges
+from hospitals import SITES, Study, sorted_edges
 from waiting import wait_until
 
 from cipherdag.graphs.networks import asia
@@ -58,7 +59,7 @@ def started(tables, study, tmp_path_factory):
     share = work / "share"
     share.mkdir()
     own = {name: ("--files", str(share / name)) for name in SITES}
-    made = Hospitals(work, ("--engine", "files", "--files", str(share)), own)
+    made = Near(work, ("--engine", "files", "--files", str(share)), own)
     made.enrol(tables, study.schema)
     with contextlib.ExitStack() as up:
         begun = Started(made, up)
@@ -79,26 +80,14 @@ def requests(hospitals, name):
     return {path.name.split("-")[0] for path in at.glob("*.sealed")}
 
 
-@pytest.mark.parametrize("protection", ["masking", "bfv"])
-def test_over_files_the_graph_is_that_of_one_process(
-    started, study, expected, protection, tmp_path
-):
-    hospitals = started.hospitals
-    words = ("--out", tmp_path / "out", "--dir", hospitals.coordinator, "--protection", protection)
-    hospitals.command("coordinator", *study.run_words, *words)
-    hospitals.check_own_results(expected)
-    hospitals.check_audits()
-    status = hospitals.command("site", "status", "--dir", hospitals.work / "north")
-    assert "by files in the shared folder" in status
-    for name in SITES:
-        kept = (hospitals.work / name / "session.jsonl").read_bytes().splitlines()
-        assert [json.loads(line).get("draws") for line in kept] == [None, []]
-
-
 def test_each_hospital_may_be_killed_again_and_again(started, study, expected, tmp_path):
-    """kill -9 with a request just there, while it is answered, or answered: the run goes on."""
+    """kill -9 with a request just there, while it is answered, or answered: the run goes on.
+
+    It is encrypted; the runs below, whose coordinator is killed, are masked.
+    """
     hospitals, killed = started.hospitals, 0
     words = ("coordinator", *study.run_words, "--dir", hospitals.coordinator)
+    words = (*words, "--protection", "bfv")
     with hospitals.started(*words, "--out", tmp_path / "out") as run:
         seen = {name: requests(hospitals, name) for name in SITES}
         while run.poll() is None:
@@ -119,14 +108,17 @@ def test_each_hospital_may_be_killed_again_and_again(started, study, expected, t
     hospitals.check_own_results(expected)
     hospitals.check_audits()
     learnt = json.loads((tmp_path / "out" / "result.json").read_text("utf-8"))
-    assert learnt["dropouts"] == []
+    assert (learnt["protection"], learnt["dropouts"]) == ("bfv", [])
+    status = hospitals.command("site", "status", "--dir", hospitals.work / "north")
+    assert "by files in the shared folder" in status
+    for name in SITES:
+        kept = (hospitals.work / name / "session.jsonl").read_bytes().splitlines()
+        assert [json.loads(line).get("draws") for line in kept] == [None, []]
 
 
-@pytest.mark.parametrize("after_round", [1, 4])
-def test_a_coordinator_killed_in_a_run_goes_on(started, study, expected, after_round, tmp_path):
+def test_a_coordinator_killed_in_a_run_goes_on(started, study, expected, tmp_path):
     hospitals = started.hospitals
-    words = study.run_words
-    folder = interrupted(hospitals.coordinator, words, after_round=after_round)
+    folder = interrupted(hospitals.coordinator, study.run_words, after_round=4)
     started.kill("south")
     started.start("south")
     report = resumed(folder, tmp_path / "out")

@@ -8,13 +8,9 @@ from scripted import about
 
 from cipherdag import Describe, FedPC, Schema
 from cipherdag.cli.programs.site_status import plan_in_words
-from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.federation.checkpoint import StartedRun
-from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.study.doctor import examine
 
 
@@ -36,20 +32,7 @@ def hospitals(hospitals):
 
 
 def learn(hospitals, tmp_path, engine, algorithm):
-    folder = tmp_path / "runs" / algorithm.name
-    path = tmp_path / "coordinator"
-    if not (folder / "started.json").exists():
-        (path / "keys").mkdir(parents=True)
-        folder.mkdir(parents=True)
-        hospitals.coordinator.save(path / "keys" / "identity.pem")
-        StartedRun(plan=hospitals.plan(**about(algorithm)), source={}).write(folder)
-    federation = ConnectedFederation(CoordinatorFolder(path))
-    return federation.learn(engine, folder, StartedRun.read(folder), None)
-
-
-def kinds(hospitals, name):
-    lines = hospitals.folders[name].ledger_path.read_text("utf-8").splitlines()
-    return [release.kind for release in read_releases(lines)]
+    return hospitals.learn(tmp_path / "runs" / algorithm.name, engine, algorithm)
 
 
 def test_sites_and_coordinator_follow_the_schema_by_position(hospitals, tmp_path):
@@ -69,13 +52,13 @@ def test_sites_and_coordinator_follow_the_schema_by_position(hospitals, tmp_path
             "adult --- age",
             "adult --- income",
         }
-        assert kinds(hospitals, name)[2] == "schema-digest+relations"
+        assert hospitals.kinds(name)[2] == "schema-digest+relations"
 
 
 def test_relations_stay_at_the_sites_where_no_graph_is_asked_for(hospitals, tmp_path):
     found = learn(hospitals, tmp_path, LocalEngine(hospitals.handlers()), Describe())
     assert found.relations == ()
-    assert kinds(hospitals, next(iter(hospitals.folders)))[2] == "schema-digest"
+    assert hospitals.kinds(next(iter(hospitals.folders)))[2] == "schema-digest"
 
 
 def test_a_person_reads_what_the_coordinator_will_know(hospitals):

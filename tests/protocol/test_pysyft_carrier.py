@@ -87,7 +87,7 @@ def test_pysyft_carries_a_run_between_three_sites(peers, tmp_path, monkeypatch):
     coordinator = CoordinatorFolder.create(
         tmp_path / "coordinator", study="study", engine="files", files=str(share)
     )
-    patients = asia().sample(6000, np.random.default_rng(1))
+    patients = asia().sample(6000, np.random.default_rng(1))[["Smoking", "LungCancer", "XRay"]]
     tables = {n: patients[slice(*at)] for n, at in zip(SITES, pairwise(CUTS), strict=True)}
     schema, sites = infer_schema(list(tables.values())), {}
     policy = Policy(algorithms=frozenset({"fedpc"}), approve_runs="automatic")
@@ -113,7 +113,7 @@ def test_pysyft_carries_a_run_between_three_sites(peers, tmp_path, monkeypatch):
     expected = Federation.simulate(tables).run(FedPC()).finding.graph
     for site in sites.values():
         assert site_result(site).finding.graph.edges == expected.edges
-    assert len(learnt.finding.graph.edges) == len(expected.edges)
+    assert len(learnt.finding.graph.edges) == len(expected.edges) > 1
     drive = peers["north"]._connection_router.connections[0].drive_service._backing_store
     assert drive.files
     assert not any(b"a test" in file.content for file in drive.files.values())

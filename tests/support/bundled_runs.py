@@ -1,6 +1,5 @@
 """One approved run over site folders and a coordinator's folder, in this process, to be bundled."""
 
-import os
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,10 +9,7 @@ import hospital_folders
 from scripted import about
 
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import PolicyRefusedError
-from cipherdag.federation.checkpoint import StartedRun
-from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, TranscribingEngine
 from cipherdag.sites.policy.approvals import Person
@@ -41,8 +37,7 @@ def approved_run(path):
     """A run of FedPC by bits that a person of each hospital approved."""
     made = hospital_folders.hospitals(path / "sites", policy=Policy())
     coordinator = path / "coordinator"
-    (coordinator / "keys").mkdir(parents=True)
-    made.coordinator.save(coordinator / "keys" / "identity.pem")
+    coordinator.mkdir()
     write_file(coordinator / "study.json", sign_study(made.coordinator, made.study))
     plan = made.plan(**about(FedPC()), requester="Dr. A. Scientist")
     for folder in made.folders.values():
@@ -53,12 +48,9 @@ def approved_run(path):
     made.installed = True
     run = coordinator / "runs" / "one"
     run.mkdir(parents=True)
-    StartedRun(plan=plan, source={}).write(run)
     engine = TranscribingEngine(LocalEngine(made.handlers()), run / TRANSCRIPT_FILE)
-    federation = ConnectedFederation(CoordinatorFolder(coordinator))
-    federation.learn(engine, run, StartedRun.read(run), None)
-    while made.held:
-        os.close(made.held.pop())
+    made.learn(run, engine, FedPC(), plan=plan)
+    made.close()
     return BundledRun(made, coordinator, run)
 
 

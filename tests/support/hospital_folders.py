@@ -9,10 +9,13 @@ from typing import Any
 import adversary
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from scripted import Scripts
+from scripted import Scripts, about
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import ALGORITHMS, program_digest
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.federation.checkpoint import StartedRun
+from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.program import installed_program
 from cipherdag.protocol.engines.engine import LocalEngine
@@ -20,6 +23,7 @@ from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
+from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study
@@ -61,8 +65,8 @@ class Hospitals:
         """The site as its handler has it; its lock is released by `close`."""
         folder = self.folders[name]
         self.held.append(lock(folder.path / ".lock", wait_s=0.0))
-        about = folder, folder.identity(), folder.study()
-        return open_site(*about, programs=self.programs, looked_at=set())
+        own = folder, folder.identity(), folder.study()
+        return open_site(*own, programs=self.programs, looked_at=set())
 
     def handler(self, name):
         """What an engine's process has answered."""
@@ -86,11 +90,11 @@ class Hospitals:
 
     def plan(self, *, names=None, **options: Any):
         members = [m for m in self.members if names is None or m.name in names]
-        about = {"protection": "masking", "algorithm": "fedpc"} | options
-        if about["algorithm"] == "fedpc":
-            about = {"parameters": {"evidence": "vote"}} | about
-        program = program_digest(about["algorithm"]) if about["algorithm"] in ALGORITHMS else ""
-        return make_plan(members, **({"program": program, "purpose": "a test"} | about))
+        said = {"protection": "masking", "algorithm": "fedpc"} | options
+        if said["algorithm"] == "fedpc":
+            said = {"parameters": {"evidence": "vote"}} | said
+        program = program_digest(said["algorithm"]) if said["algorithm"] in ALGORITHMS else ""
+        return make_plan(members, **({"program": program, "purpose": "a test"} | said))
 
     def session(self, handlers, *, names=None, engine=None, plan=None, journal=None, **options):
         return self.scripts.session(
@@ -101,6 +105,23 @@ class Hospitals:
             or self.plan(names=names, **options),
             journal=journal,
         )
+
+    def learn(self, run, engine, algorithm, *, plan=None, **options):
+        """A connected run, in a folder under the coordinator's that a second call goes on with."""
+        coordinator = run.parent.parent
+        if not (run / "started.json").exists():
+            run.mkdir(parents=True, exist_ok=True)
+            (coordinator / "keys").mkdir(exist_ok=True)
+            self.coordinator.save(coordinator / "keys" / "identity.pem")
+            plan = plan or self.plan(**about(algorithm), **options)
+            StartedRun(plan=plan, source={}).write(run)
+        federation = ConnectedFederation(CoordinatorFolder(coordinator))
+        return federation.learn(engine, run, StartedRun.read(run), None)
+
+    def kinds(self, name):
+        """The kinds of all that left a site, by its ledger."""
+        lines = self.folders[name].ledger_path.read_text("utf-8").splitlines()
+        return [release.kind for release in read_releases(lines)]
 
     def carry_out(self, handlers, algorithm, plan, *, rounds=None, finishes=True, **options):
         """The questions and sums of a plan's rounds, of all or the first of them."""

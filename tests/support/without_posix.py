@@ -1,6 +1,6 @@
 """Runs ``cipherdag`` without what Windows lacks: modules, functions and sockets of POSIX.
 
-    python tests/support/without_posix.py simulate fedpc table.csv --sites 3
+    python tests/support/without_posix.py simulate fedpc table.csv --out out , report out
 
 It stands in for Windows as far as names go: a path, a file mode or a signal behaves as ever. Text
 that is opened without naming its encoding, which Windows reads in another, is an error.
@@ -35,4 +35,10 @@ if __name__ == "__main__":
     warnings.filterwarnings("error", category=EncodingWarning, module=r"cipherdag\..*")
     from cipherdag.cli.main import main
 
-    main()
+    for said in " ".join(sys.argv[1:]).split(" , "):
+        sys.argv[1:] = said.split()
+        try:
+            main()
+        except SystemExit as ended:
+            if ended.code:
+                raise

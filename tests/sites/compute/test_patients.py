@@ -66,7 +66,7 @@ def every_test(p):
     ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     missing=st.sampled_from([0.0, 0.1]),
