@@ -62,8 +62,8 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
 
     Args:
         column: As it was guessed.
-        values: How many rows hold each value.
-        fewest: Rows that have to hold a category.
+        values: How many rows, or patients, hold each value.
+        fewest: How many have to hold a category.
     """
     if column.kind != "discrete":
         return column
@@ -92,9 +92,9 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
 def withheld(fewest: int) -> str:
     """What is said of a column some categories of which are not written."""
     return (
-        f"LOOK: fewer than {fewest} rows each {WITHHELD}, which is not written. If it names "
-        "nobody, add it to `categories`, or under `synonyms` to another one; or write it under "
-        "`missing`."
+        f"LOOK: fewer than {fewest} rows, or patients, each {WITHHELD}, which is not written. If "
+        "it names nobody, add it to `categories`, or under `synonyms` to another one; or write it "
+        "under `missing`."
     )
 
 
@@ -161,8 +161,9 @@ def content(columns: Iterable[Column], fewest: int, declared: Container[str] = (
     said = f"This draft holds the names of {counted(len(listed), 'column')}"
     said += f", and categories of {first_of(given)}" if given else ""
     lines = [
-        f"{said}. At least {fewest} rows of all files together hold each category. None looks like "
-        "a date, an identifier or free text."
+        f"{said}. At least {fewest} rows of all files together hold each category, of as many "
+        "patients where a column says or may say whose they are. None looks like a date, an "
+        "identifier or free text."
         if given
         else f"{said}, and no value."
     ]
