@@ -10,6 +10,7 @@ Leaks:
 import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
+from statistics import fmean, pstdev
 
 from cipherdag.errors import UnreadableDataError
 from cipherdag.pages.numerals import counted, first_of
@@ -50,6 +51,13 @@ _RULES = (  # what, columns of such a name, cells of such a form
         r".{61,}|.*[;\n].*|(\S+ ){8,}.*|(?=(\S+ ){4}).*[^\W\d_]{2}[.!?] [^\W\d_].*",
     ),
 )
+_NUMBERED = re.compile(r"[^\W\d_]{1,3}[ _-]?(\d{1,4})")
+_FEWEST_NUMBERED, _MOST_ROWS, _SPREAD = 8, 30, 0.8
+"""Of texts such as S11: fewest that are pseudonyms, and rows of each, their mean and deviation."""
+_OF_THINGS = re.compile(
+    r"\b(visits?|visite|weeks?|woche|days?|tag|months?|monat|quarters?|quartal|wards?|station|unit|"
+    r"room|bed|level|stage|stadium|phase|cycle|zyklus|site|arm|icd|drg|atc)\b"
+)
 DICTIONARY = frozenset(("Variable / Field Name", "Form Name", "Field Type"))
 WITHHELD = "hold some other category"
 
@@ -68,7 +76,7 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
     if column.kind != "discrete":
         return column
     column = _without_marks(column)
-    private = _private_kind(column)
+    private = _private_kind(column) or ("pseudonyms" if _are_pseudonyms(column, values) else "")
     if private:
         said = f"Ignored: these may be {private}, and no value of them is written."
         more = " LOOK: if they are categories that name nobody, set discrete and write them."
@@ -143,6 +151,21 @@ def _private_kind(column: Column) -> str:
         if not exempt and any(form.fullmatch(each) for each in column.categories):
             return what
     return ""
+
+
+def _are_pseudonyms(column: Column, values: Mapping[str, int]) -> bool:
+    """Whether texts look like S01 to S12: numbered without large gaps, with few rows each, alike.
+
+    Codes such as E11 have large gaps, and some of them far more rows than others.
+    """
+    name = words_of(column.name)
+    numbers = [int(each[1]) for each in map(_NUMBERED.fullmatch, column.categories) if each]
+    if len(numbers) < max(len(column.categories), _FEWEST_NUMBERED):
+        return False
+    rows = [values.get(each, 0) for each in column.categories]
+    dense = max(numbers) - min(numbers) < 3 * len(numbers)
+    even = fmean(rows) < _MOST_ROWS and pstdev(rows) < _SPREAD * fmean(rows)
+    return dense and even and not (is_coded(name) or _OF_THINGS.search(name))
 
 
 def content(columns: Iterable[Column], fewest: int, declared: Container[str] = ()) -> list[str]:

@@ -119,6 +119,34 @@ def test_dates_identifiers_and_texts_are_never_categories(name, cells, why):
     assert not any(cell in text_of(draft) for cell in cells if len(cell) > 1)
 
 
+@pytest.mark.parametrize("form", ["S{:02d}", "P{:03d}", "PT-{}", "K {:02d}"])
+@pytest.mark.parametrize("seed", range(4))
+def test_pseudonyms_of_a_few_rows_each_are_no_categories(form, seed):
+    rng = np.random.default_rng(seed)
+    numbers = np.sort(rng.choice(np.arange(1, 30), 11, replace=False))
+    cells = [form.format(k) for k in np.repeat(numbers, rng.integers(5, 20, len(numbers)))]
+    draft = infer_schema(pd.DataFrame({"x": cells, "dose": np.arange(len(cells)) / 2}))
+    assert "may be pseudonyms" in draft.columns[0].comment
+    assert not any(f'"{cell}"' in text_of(draft) for cell in cells)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("name", "form", "numbers"),
+    [
+        ("diagnosis", "{}{:02d}", 99), ("visit", "V{1}", 9), ("ward", "W{1:02d}", 9),
+        ("t", "T{1}", 5),
+    ],
+)  # fmt: skip
+def test_codes_of_things_stand_in_a_draft(name, form, numbers, seed):
+    rng = np.random.default_rng(seed)
+    picked = rng.choice(np.arange(1, numbers + 1), min(numbers, 9), replace=False)
+    codes = [form.format("EI"[k % 2], k) for k in picked]
+    rows = 5 + 120 // np.arange(1, len(codes) + 1)
+    draft = infer_schema(pd.DataFrame({name: np.repeat(codes, rows)}))
+    assert {*draft.columns[0].categories} == {*codes}
+
+
 @pytest.mark.parametrize(
     ("name", "cells"),
     [
