@@ -37,6 +37,10 @@ _OF_NUMBERS = (
     r"(.* )?(pt|pat|subj|case|enc|rec|stay|visit)(id|nr|nbr|no|num)"
 )
 _OF_SOMEBODY = r"patient|person|subject|proband|case|\bpat\b"
+_OF_PATIENTS = (
+    r"(pati?ent|person|subject|proband|pat|record)(en|in|innen)?s?( ?(id|nr|nbr|no|num|number|"
+    r"nummer|identifier|key|code))?|id|pid|mrn|(us)?ubjid|(nhs|kv|sv) ?(number|nr)"
+)
 _CODED = re.compile(rf"(?!.*({_OF_SOMEBODY})).*(concept|code|class|type|grade)")
 _FEWEST = 13
 _MOST_REPEATED = 50.0
@@ -103,6 +107,11 @@ def words_of(name: str) -> str:
 def is_coded(name: str) -> bool:
     """Whether the words of a name say that a column holds codes of things, and not of persons."""
     return _CODED.match(name) is not None
+
+
+def names_patients(name: str) -> bool:
+    """Whether a column is called as the key of patients is."""
+    return re.fullmatch(_OF_PATIENTS, words_of(name)) is not None
 
 
 def without_identifier(column: Column, tables: Sequence[WholeNumbers | None]) -> Column:

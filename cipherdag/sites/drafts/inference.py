@@ -1,7 +1,7 @@
 """A first schema from data, for the user to look through; nothing else ever guesses a type."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from cipherdag.sites.drafts.guessing import (
     with_missing,
 )
 from cipherdag.sites.drafts.identifiers import WholeNumbers, without_identifier
+from cipherdag.sites.drafts.patients_of import by_patients
 from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.repeated_keys import key_question, possible_keys
 from cipherdag.sites.drafts.suspicions import with_looks
@@ -67,7 +68,7 @@ class Draft:
     is ``runnable``; the ``shared`` hold no value of few rows. ``few`` are the numbers, ascending,
     of continuous columns with at most 12 different ones; ``lacked`` the tables, from 1, that lack a
     column; ``written`` how files are written that nobody described, by name; ``values`` how many
-    rows hold each value of a column.
+    rows hold each value of a column, or patients where these may be too few.
     """
 
     columns: tuple[Column, ...]
@@ -134,18 +135,18 @@ def infer_columns(
     refuse_hidden(hidden, data.tallies, data.rows)
     guesses, held = _guesses(data, by_site, stated), data.held
     columns = [with_looks(column, values, 0) for column, values in guesses]
-    constant = {column.name for column, values in guesses if _is_constant(column, values)}
-    few = {column.name: _few_numbers(column, data.tallies[column.name]) for column in columns}
+    runnable = tuple(without_constant(column, held[column.name]) for column in columns)
+    patients = by_patients([source for _, source in by_site], runnable, data.tallies, fewest)
+    guesses = [(column, patients.get(column.name, values)) for column, values in guesses]
+    few = {each.name: _few_numbers(each, data.tallies[each.name]) for each in columns}
     every = {*range(1, len(by_site) + 1)}
     lacking = {name: every - {each.number for each in tables} for name, tables in held.items()}
     return Draft(
         tuple(columns),
-        frozenset(constant),
-        tuple(without_constant(column, held[column.name]) for column in columns),
+        frozenset(column.name for column, values in guesses if _is_constant(column, values)),
+        runnable,
         tuple(
-            without_constant(
-                _shareable(*each, fewest, stated=each[0].name in stated), held[each[0].name]
-            )
+            without_constant(_shareable(*each, fewest, stated), held[each[0].name])
             for each in guesses
         ),
         {name: numbers for name, numbers in few.items() if numbers},
@@ -253,11 +254,11 @@ def _is_constant(column: Column, values: Values) -> bool:
     return not isinstance(values, Numbers) and len(values.keys() - {"", *column.missing}) <= 1
 
 
-def _shareable(column: Column, values: Values, fewest: int, *, stated: bool) -> Column:
+def _shareable(column: Column, values: Values, fewest: int, stated: Collection[str]) -> Column:
     """The column for a draft that leaves, with what looks like a mistake in it."""
-    if stated and column.kind == "ignore":
+    if column.name in stated and column.kind == "ignore":
         return column
-    if fewest and not stated and not isinstance(values, Numbers):
+    if fewest and column.name not in stated and not isinstance(values, Numbers):
         column = shareable(column, values, fewest)
     return with_looks(column, values, fewest)
 

@@ -1,5 +1,6 @@
 """One draft of several files whose headers differ: a table of columns, matches and decisions."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -151,7 +152,7 @@ def _merged(
     }
 
     def without(column: Column, rare: AbstractSet[str]) -> Column:
-        often = {text: fewest for text in column.categories if text not in rare}
+        often = {text: sys.maxsize for text in column.categories if text not in rare}
         return shareable(column, often, fewest) if rare else column
 
     def merged(rare: Mapping[str, AbstractSet[str]]) -> tuple[Schema, tuple[Difference, ...]]:

@@ -10,6 +10,7 @@ Leaks:
 import re
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
+from statistics import fmean, pstdev
 
 from cipherdag.errors import UnreadableDataError
 from cipherdag.pages.numerals import counted, first_of
@@ -50,6 +51,13 @@ _RULES = (  # what, columns of such a name, cells of such a form
         r".{61,}|.*[;\n].*|(\S+ ){8,}.*|(?=(\S+ ){4}).*[^\W\d_]{2}[.!?] [^\W\d_].*",
     ),
 )
+_NUMBERED = re.compile(r"[^\W\d_]{1,3}[ _-]?(\d{1,4})")
+_FEWEST_NUMBERED, _MOST_ROWS, _SPREAD = 8, 30, 0.8
+"""Of texts such as S11: fewest that are pseudonyms, and rows of each, their mean and deviation."""
+_OF_THINGS = re.compile(
+    r"\b(visits?|visite|weeks?|woche|days?|tag|months?|monat|quarters?|quartal|wards?|station|unit|"
+    r"room|bed|level|stage|stadium|phase|cycle|zyklus|site|arm|icd|drg|atc)\b"
+)
 DICTIONARY = frozenset(("Variable / Field Name", "Form Name", "Field Type"))
 WITHHELD = "hold some other category"
 
@@ -62,13 +70,13 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
 
     Args:
         column: As it was guessed.
-        values: How many rows hold each value.
-        fewest: Rows that have to hold a category.
+        values: How many rows, or patients, hold each value.
+        fewest: How many have to hold a category.
     """
     if column.kind != "discrete":
         return column
     column = _without_marks(column)
-    private = _private_kind(column)
+    private = _private_kind(column) or ("pseudonyms" if _are_pseudonyms(column, values) else "")
     if private:
         said = f"Ignored: these may be {private}, and no value of them is written."
         more = " LOOK: if they are categories that name nobody, set discrete and write them."
@@ -92,9 +100,9 @@ def shareable(column: Column, values: Mapping[str, int], fewest: int) -> Column:
 def withheld(fewest: int) -> str:
     """What is said of a column some categories of which are not written."""
     return (
-        f"LOOK: fewer than {fewest} rows each {WITHHELD}, which is not written. If it names "
-        "nobody, add it to `categories`, or under `synonyms` to another one; or write it under "
-        "`missing`."
+        f"LOOK: fewer than {fewest} rows, or patients, each {WITHHELD}, which is not written. If "
+        "it names nobody, add it to `categories`, or under `synonyms` to another one; or write it "
+        "under `missing`."
     )
 
 
@@ -145,6 +153,21 @@ def _private_kind(column: Column) -> str:
     return ""
 
 
+def _are_pseudonyms(column: Column, values: Mapping[str, int]) -> bool:
+    """Whether texts look like S01 to S12: numbered without large gaps, with few rows each, alike.
+
+    Codes such as E11 have large gaps, and some of them far more rows than others.
+    """
+    name = words_of(column.name)
+    numbers = [int(each[1]) for each in map(_NUMBERED.fullmatch, column.categories) if each]
+    if len(numbers) < max(len(column.categories), _FEWEST_NUMBERED):
+        return False
+    rows = [values.get(each, 0) for each in column.categories]
+    dense = max(numbers) - min(numbers) < 3 * len(numbers)
+    even = fmean(rows) < _MOST_ROWS and pstdev(rows) < _SPREAD * fmean(rows)
+    return dense and even and not (is_coded(name) or _OF_THINGS.search(name))
+
+
 def content(columns: Iterable[Column], fewest: int, declared: Container[str] = ()) -> list[str]:
     """What a draft holds, and what it does not, in sentences for who is about to send it.
 
@@ -161,8 +184,9 @@ def content(columns: Iterable[Column], fewest: int, declared: Container[str] = (
     said = f"This draft holds the names of {counted(len(listed), 'column')}"
     said += f", and categories of {first_of(given)}" if given else ""
     lines = [
-        f"{said}. At least {fewest} rows of all files together hold each category. None looks like "
-        "a date, an identifier or free text."
+        f"{said}. At least {fewest} rows of all files together hold each category, of as many "
+        "patients where a column says or may say whose they are. None looks like a date, an "
+        "identifier or free text."
         if given
         else f"{said}, and no value."
     ]

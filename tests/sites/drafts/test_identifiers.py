@@ -156,7 +156,7 @@ def test_a_run_without_a_schema_ends_at_an_identifier():
     ],
 )
 def test_general_forms_of_names_and_texts_decide(name, cells, kind):
-    frame = pd.DataFrame({name: cells * 30, "sex": ["f", "f", "m"] * 20})
+    frame = pd.DataFrame({name: cells * 30, "dose": np.arange(60) / 2})
     if name == "x":
         frame.loc[[3, 4], "x"] = "1"  # a flag that two rows have
     (column, _) = infer_schema(frame).columns

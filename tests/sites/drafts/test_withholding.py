@@ -111,12 +111,40 @@ def test_no_odd_draft_holds_a_value_of_few_rows(tmp_path_factory, columns):
     ],
 )
 def test_dates_identifiers_and_texts_are_never_categories(name, cells, why):
-    frame = pd.DataFrame({name: cells * 30, "sex": ["f", "f", "m"] * 20})
+    frame = pd.DataFrame({name: cells * 30, "sex": ["f", "f", "m"] * 20, "dose": np.arange(60) / 2})
     draft = infer_schema(frame)
     column = draft.columns[0]
     assert (column.kind, column.categories) == ("ignore", ())
     assert f"may be {why}" in column.comment
     assert not any(cell in text_of(draft) for cell in cells if len(cell) > 1)
+
+
+@pytest.mark.parametrize("form", ["S{:02d}", "P{:03d}", "PT-{}", "K {:02d}"])
+@pytest.mark.parametrize("seed", range(4))
+def test_pseudonyms_of_a_few_rows_each_are_no_categories(form, seed):
+    rng = np.random.default_rng(seed)
+    numbers = np.sort(rng.choice(np.arange(1, 30), 11, replace=False))
+    cells = [form.format(k) for k in np.repeat(numbers, rng.integers(5, 20, len(numbers)))]
+    draft = infer_schema(pd.DataFrame({"x": cells, "dose": np.arange(len(cells)) / 2}))
+    assert "may be pseudonyms" in draft.columns[0].comment
+    assert not any(f'"{cell}"' in text_of(draft) for cell in cells)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("name", "form", "numbers"),
+    [
+        ("diagnosis", "{}{:02d}", 99), ("visit", "V{1}", 9), ("ward", "W{1:02d}", 9),
+        ("t", "T{1}", 5),
+    ],
+)  # fmt: skip
+def test_codes_of_things_stand_in_a_draft(name, form, numbers, seed):
+    rng = np.random.default_rng(seed)
+    picked = rng.choice(np.arange(1, numbers + 1), min(numbers, 9), replace=False)
+    codes = [form.format("EI"[k % 2], k) for k in picked]
+    rows = 5 + 120 // np.arange(1, len(codes) + 1)
+    draft = infer_schema(pd.DataFrame({name: np.repeat(codes, rows)}))
+    assert {*draft.columns[0].categories} == {*codes}
 
 
 @pytest.mark.parametrize(
@@ -213,3 +241,72 @@ def test_the_event_stands_last_when_a_category_goes():
         frame = pd.DataFrame({"died": rows, "age": [*map(str, range(40)), *["NA"] * len(rest)]})
         column = infer_schema(frame).columns[0]
         assert column.categories == ("nein", "ja")
+
+
+KEYS = {
+    "patient_id": lambda person: f"P{person:03d}",
+    "Record ID": lambda person: str(person + 1),  # 0 and 1 alone may be no and yes
+    "PatNr": lambda person: f"{person * 7919 % 9973:05d}",
+}
+
+
+@given(
+    columns=hostile_files(),
+    key=st.sampled_from([*KEYS]),
+    visits=st.lists(st.integers(1, 9), min_size=2, max_size=30),
+    order=st.randoms(use_true_random=False),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_odd_draft_holds_a_value_of_few_patients(columns, key, visits, order):
+    whose = [person for person, times in enumerate(visits) for _ in range(times)]
+    whose = [whose[k % len(whose)] for k in range(ROWS)]
+    order.shuffle(whose)
+    names = [f"Column {'ABCD'[k]}" for k in range(len(columns))]
+    frame = pd.DataFrame(dict(zip(names, columns, strict=True)), dtype=str)
+    frame[key] = [KEYS[key](person) for person in whose]
+    try:
+        schema = infer_schema(frame)
+    except errors.DataError:
+        return  # no draft
+    for column in schema.columns:
+        texts = [*map(normalise_value, frame[column.name])]
+        for category in column.categories:
+            persons = {w for w, text in zip(whose, texts, strict=True) if text == category}
+            assert len(persons) >= 5, (column.name, category)
+
+
+def visits_of(*, persons=30, seed=3):
+    """Five visits of each person; the last has a rare finding at all of them."""
+    rng = np.random.default_rng(seed)
+    whose = np.repeat(np.arange(persons), 5)
+    weight = rng.normal(75, 12, persons)[whose] + rng.normal(0, 1, len(whose))
+    finding = np.where(whose == persons - 1, "porphyria", np.where(whose % 2, "none", "anaemia"))
+    sex = rng.choice(["f", "m"], persons)[whose]
+    frame = pd.DataFrame({"who": whose * 37 + 1009, "finding": finding, "sex": sex})
+    return frame.assign(weight=weight.round(1), height=rng.normal(170, 9, persons)[whose].round())
+
+
+def test_five_visits_of_one_patient_carry_no_category():
+    frame = visits_of()
+    draft = infer_schema(frame)
+    assert draft.columns[1].categories == ("anaemia", "none")
+    assert "fewer than 5 rows, or patients, each" in draft.columns[1].comment
+    assert "porphyria" not in text_of(draft)
+    alone = infer_schema(frame.drop(columns="who"))
+    assert "porphyria" in alone.columns[0].categories
+
+
+def test_one_patient_of_two_files_counts_once(tmp_path):
+    frame = visits_of().rename(columns={"who": "pid"})
+    frame.loc[frame.finding == "porphyria", "pid"] = [1, 2, 1, 2, 3]
+    for name, part in (("old.csv", frame.iloc[::2]), ("new.csv", frame.iloc[1::2])):
+        part.to_csv(tmp_path / name, index=False)
+    draft = infer_schema([tmp_path / "old.csv", tmp_path / "new.csv"])
+    (column,) = (each for each in draft.columns if each.name == "finding")
+    assert column.categories == ("anaemia", "none")
+
+
+def test_a_category_of_five_patients_stands_in_a_draft():
+    frame = visits_of()
+    frame.loc[frame.index[::5][:5], "finding"] = "gout"
+    assert infer_schema(frame).columns[1].categories == ("anaemia", "gout", "none")
