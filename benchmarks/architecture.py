@@ -48,7 +48,7 @@ BUDGETS = {
     "federation": 1831,
     "findings": 4327,
     "graphs": 6240,
-    "pages": 389,
+    "pages": 405,
     "privacy": 4731,
     "program": 381,
     "protocol": 5418,
