@@ -51,7 +51,7 @@ BUDGETS = {
     "pages": 405,
     "privacy": 4731,
     "program": 381,
-    "protocol": 5418,
+    "protocol": 5462,
     "questions": 5752,
     "results": 1506,
     "sites": 26995,
