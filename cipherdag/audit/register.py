@@ -64,7 +64,7 @@ class RegisteredRun:
         signed: Whether it was decided, and this site's key signed what each person decided.
         refused_because: The reason that the ledger has for a plan that the program refused.
         began: When the first answer left; ``ended``: when the site closed the run.
-        values: Number of values that left; ``refusals``: of messages that were refused.
+        values: Number of values that left; ``refusals``: of different ones within an hour each.
         disclosed: Sentences on what its answers disclosed at most.
         could_learn: Sentences on what sites and coordinator could learn, also if some collude.
         measures: How answers leave.

@@ -4,7 +4,9 @@ Messages stand in the sources in English, with named placeholders. Catalogues li
 ``catalogues``; docs/catalogues.py keeps them to the sources. What one lacks is said in English.
 """
 
+import logging
 import re
+import struct
 from dataclasses import dataclass, field
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
@@ -48,7 +50,11 @@ COMPOSED: Final = (
     "no column is marked as a label",
 )
 """Sentences that other rooms compose, with the names of what stands in them."""
+_BROKEN: Final = (OSError, ValueError, LookupError, AttributeError, struct.error)
 _PLACEHOLDER = re.compile(r"\\{(\w+)\\}")
+
+
+log = logging.getLogger("cipherdag.language")
 
 
 class _Spaced(int):
@@ -67,11 +73,13 @@ class Language:
 
     def __call__(self, message: str, /, **values: object) -> str:
         """The message, with these values in its placeholders; nothing of it is read as markup."""
-        return self._filled(self.catalogue.gettext(message) if message else "", values)
+        said = self.catalogue.gettext(message) if message else ""
+        return self._filled(said, message, values)
 
     def counted(self, one: str, many: str, n: int, **values: object) -> str:
         """The message for so many, ``{n}``, in the form that the language has for this number."""
-        return self._filled(self.catalogue.ngettext(one, many, n), {"n": n, **values})
+        said, english = self.catalogue.ngettext(one, many, n), one if n == 1 else many
+        return self._filled(said, english, {"n": n, **values})
 
     def of(self, text: str) -> str:
         """English text of another room: a message, or one of `COMPOSED` with its values in it."""
@@ -83,10 +91,13 @@ class Language:
                 return self(message, **parts)
         return text
 
-    def _filled(self, message: str, values: dict[str, object]) -> str:
+    def _filled(self, message: str, english: str, values: dict[str, object]) -> str:
         if self.code != "en":
             values = {k: _Spaced(v) if type(v) is int else v for k, v in values.items()}
-        return message.format(**values) if values else message
+        try:
+            return message.format(**values) if values else message
+        except _BROKEN:  # its translation has other placeholders
+            return english.format(**values)
 
 
 ENGLISH: Final = Language()
@@ -94,11 +105,16 @@ ENGLISH: Final = Language()
 
 @cache
 def language(code: str) -> Language:
-    """The language of a code of `LANGUAGES`."""
+    """The language of a code of `LANGUAGES`; English, with an error in the log, if not readable."""
     if code == ENGLISH.code:
         return ENGLISH
-    with resources.files(__package__).joinpath("catalogues", f"{code}.mo").open("rb") as file:
-        return Language(code, GNUTranslations(file))
+    path = resources.files(__package__).joinpath("catalogues", f"{code}.mo")
+    try:
+        with path.open("rb") as file:
+            return Language(code, GNUTranslations(file))
+    except _BROKEN as error:
+        log.error("said in English, since %s cannot be read: %s", path, error)  # noqa: TRY400
+        return ENGLISH
 
 
 @cache

@@ -38,7 +38,6 @@ from cipherdag.protocol.states import SET_UP
 from cipherdag.sites.policy.approvals import Approvals, Person
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.session import serving
 from cipherdag.sites.session.runtime import SiteRuntime
 
 NAME = "hospital-0"
@@ -149,17 +148,17 @@ def recording(handlers, engine):
     return handle
 
 
-def test_a_coordinator_that_asks_in_vain_does_not_fill_the_ledger(hospitals, monkeypatch, caplog):
-    """Whether it varies what is refused or repeats it, and an honest run goes on a minute later."""
+def test_a_run_goes_on_while_a_coordinator_asks_in_vain(hospitals):
+    """However much it varies what is refused: messages that have an answer have it at any time."""
     handlers = hospitals.handlers()
     about = [coordinator_s(hospitals, "finish", Finish(n), bytes([n]) * 16) for n in range(200)]
     replies = [handlers[NAME]("finish", message) for message in about + about[:1] * 200]
+    assert replies[0]
+    assert set(replies[100:200]) == {b""}
+    assert set(replies[200:]) == {replies[0]}
     lines = hospitals.folders[NAME].ledger_path.read_text("utf-8").splitlines()
-    assert len(lines) == serving.MOST_IN_VAIN
-    assert [len(reply) > 0 for reply in replies] == [True] * 60 + [False] * 340
-    monkeypatch.setattr(serving, "VAIN_S", 0.0)
+    assert len(lines) < 60
     run(hospitals, handlers)
-    assert "340 more messages" in caplog.text
 
 
 # the reasons in their order: a message at fault in two ways is refused for the first
@@ -354,12 +353,14 @@ def test_a_site_that_is_not_ready_says_nothing_else_to_anybody(hospitals):
     unsigned = invited(hospitals, key=STRANGER)
     messages_, known = (b"", invite, unsigned), "the site is not ready; its own log says why"
     in_rounds = OPERATIONS - set(SET_UP)
-    assert {text(handle(o, m)) for o in (*SET_UP, "share") for m in messages_} == {known}
-    said = {bytes(read_envelope(handle(o, m)).body) for o in in_rounds for m in messages_}
+    early = {handle(o, m) for o in (*SET_UP, "share") for m in messages_}
+    assert {*map(text, early)} == {known}
+    late = {handle(o, m) for o in in_rounds for m in messages_}
+    said = {bytes(read_envelope(reply).body) for reply in late}
     assert said == {encode(Refusal(error="RefusedError", message=""))}
     ledger = hospitals.folders[NAME].ledger_path.read_text("utf-8").splitlines()
     assert {own.kind for own in read_releases(ledger)} == {"refusal"}
-    assert len(ledger) == (len(OPERATIONS) + 1) * len(messages_)
+    assert len(ledger) == len(early | late)  # what leaves again is counted
 
 
 def test_a_site_whose_study_got_another_coordinator_answers_neither(hospitals, caplog):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.protocol.site_log import MOST_KEPT, QUIET_S, STILL_S, OnceHandler
+from cipherdag.protocol.site_log import HOUR_BYTES, MOST_KEPT, QUIET_S, STILL_S, OnceHandler
 
 WAITS = "run 3f9c02d1 does not begin yet: the run waits until a person of this site approves it"
 
@@ -27,8 +27,14 @@ class Log:
         self.handler = OnceHandler(path, encoding="utf-8")
         self.handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
 
-    def say(self, second, text=WAITS, *, level=logging.WARNING, failure=None):
-        about = {"name": "cipherdag.site", "levelno": level, "msg": text, "created": float(second)}
+    def say(self, second, text=WAITS, *, level=logging.WARNING, failure=None, values=()):
+        about = {
+            "args": values,
+            "name": "cipherdag.site",
+            "levelno": level,
+            "msg": text,
+            "created": float(second),
+        }
         about["levelname"] = logging.getLevelName(level)
         if failure is not None:
             about["exc_info"] = (type(failure), failure, None)
@@ -117,6 +123,20 @@ def test_ever_new_sentences_do_not_fill_the_memory(log):
     lines = log.close()
     assert len(lines) == 2 * 5 * MOST_KEPT
     assert not log.handler._sentences
+
+
+def test_sentences_of_one_pattern_take_few_bytes_of_an_hour(log):
+    """Whatever names of files or plans somebody makes up; other sentences have room."""
+    for number in range(2_000):
+        log.say(2 * number, "refused %s", values=(f"{number:>500}",))
+    log.say(2 * number, "not ready")
+    size = log.path.stat().st_size
+    assert size < 4 * HOUR_BYTES
+    assert log.lines()[-1] == "WARNING not ready"
+    left_out = [re.match(r"\w+ (\d+) more of this kind", line) for line in log.close()]
+    counted = sum(int(each[1]) for each in left_out if each)
+    written = sum("refused " in line for line in log.lines()) - sum(map(bool, left_out))
+    assert counted + written == 2_000
 
 
 @given(st.integers(0, 2**32), st.integers(1, 300))

@@ -30,6 +30,7 @@ from cipherdag.protocol.plan import Plan, check_session_digits
 EXPIRES = timedelta(days=14)
 MAX_STORED_RUNS = 200
 MAX_WAITING = 50
+MAX_WAITING_BYTES = 8 * 1024 * 1024
 MAX_LETTERS = 200
 ASKED_FILE = "asked.json"
 _DOMAIN = b"cipherdag decision"
@@ -141,8 +142,9 @@ class Approvals:
             if all(each in run.consider for each in consider):  # else they read less than this
                 return
         if run is None or self.expired(run) or run.decision != "waits":
-            self._make_room()
-            self._write(AskedRun(plan, self._now(), "; ".join(consider), self.approvers))
+            asked = AskedRun(plan, self._now(), "; ".join(consider), self.approvers)
+            self._make_room(len(_written(asked)))
+            self._write(asked)
         raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
     def find(self, session: str) -> AskedRun:
@@ -231,16 +233,21 @@ class Approvals:
     def _write(self, run: AskedRun) -> None:
         with writing(self.folder / run.session):
             (self.folder / run.session).mkdir(mode=0o700, parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(run), indent=2).decode() + "\n"
-        write_whole(self.folder / run.session / ASKED_FILE, text)
+        write_whole(self.folder / run.session / ASKED_FILE, _written(run))
 
-    def _make_room(self) -> None:
+    def _make_room(self, length: int) -> None:
         """Forget the oldest that expired and nobody decided on: others may have been read."""
         runs = self.runs()
-        if sum(map(self.waits, runs)) >= MAX_WAITING:
+        sizes = [len(_written(run)) for run in runs if self.waits(run)]
+        if len(sizes) >= MAX_WAITING or sum(sizes) + length > MAX_WAITING_BYTES:
             raise PolicyRefusedError(TOO_MANY_WAIT)
         for run in [run for run in runs if self.expired(run) and not run.decisions][
             : max(len(runs) - MAX_STORED_RUNS + 1, 0)
         ]:
             with writing(self.folder / run.session):
                 (self.folder / run.session / ASKED_FILE).unlink(missing_ok=True)
+
+
+def _written(run: AskedRun) -> bytes:
+    """What the file of a plan that asked holds."""
+    return msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"

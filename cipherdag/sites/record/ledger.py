@@ -23,6 +23,7 @@ from cipherdag.protocol.progress import LedgerHead
 REFUSAL = "refusal"
 WAITS = "waits"
 REPEAT = "repeat"
+COUNTED = "counted"
 REPAIRED = "repaired-line"
 ENGINE_START = "engine-start"
 GENESIS = "0" * 64
@@ -50,14 +51,16 @@ SAME_ROWS = "All see whether the rows are those of an earlier run."
 _KINDS = (
     ReleaseKind(
         "offer",
-        "public keys made for this run, and a real site's keyed fingerprint of its rows",
+        "public keys made for this run, a real site's keyed fingerprint of its rows, and the last "
+        "records of other ledgers that it remembers, by their fingerprints",
         SAME_ROWS,
         operations=("invite",),
     ),
     ReleaseKind(
         "seals",
-        "encrypted keys, and from the first site its schema, for the other sites",
-        "Only they can read these.",
+        "encrypted keys, and from the first site its schema, for the other sites, and the last "
+        "record of its ledger, by its fingerprint",
+        "Only they can read keys and schema.",
         operations=("offers", "chances"),
     ),
     ReleaseKind(
@@ -107,7 +110,7 @@ _KINDS = (
     ReleaseKind("verdict-shares", "shares of bits, in an earlier revision"),
     ReleaseKind(
         CLOSED_RUN,
-        "fingerprints (SHA-256) of the result and of its ledger",
+        "fingerprints (SHA-256) of the result and of its ledger, and how many records that has",
         "They show later whether either was changed.",
         operations=("finish",),
     ),
@@ -115,9 +118,10 @@ _KINDS = (
     ReleaseKind(
         WAITS,
         "word that the plan waits for a decision of this site",
-        "It leaves each time that the coordinator asks, and is written down once.",
+        "It leaves each time that the coordinator asks; it is written down once, then counted.",
     ),
     ReleaseKind(REPEAT, "a reply that was sent before, once more"),
+    ReleaseKind(COUNTED, "counted within an hour"),
     ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
     ReleaseKind(ENGINE_START, "a start of the process that carries messages; nothing left"),
 )
@@ -142,11 +146,14 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         identity: The site's Ed25519 public key.
         round: Round of the session; 0 for the set-up.
         kind: What was asked, such as ``edge-votes``; or one of `RELEASE_KINDS`.
-        bytes: Length of what left, the whole signed reply; ``content`` is its SHA-256.
+        values: How many values left; of ``counted``, how many messages.
+        bytes: Length of what left, the whole signed reply; ``content`` is its SHA-256. Of
+            ``counted``, of all that left again, whose contents stand in earlier records.
         sites: Size of the cohort whose sum is all that becomes visible.
         digest: Digest of the question; where the record closes a run, of the sums the site keeps.
         previous: Hash of the record before.
-        question: The question in words, where this answers one; or why a plan was refused.
+        question: The question in words, where this answers one; or why a plan was refused, or what
+            was counted.
     """
 
     line: int
@@ -221,11 +228,6 @@ class Ledger:
         """The last record; None where there is none."""
         return msgspec.json.decode(self._lines[-1], type=SignedRelease) if self._lines else None
 
-    def ends_with(self, kind: str, content: bytes) -> bool:
-        """Whether the last record is of this kind, and of this very content."""
-        said = None if self.last is None else (self.last.release.kind, self.last.release.content)
-        return said == (kind, hashlib.sha256(content).hexdigest())
-
     def holds(self, record: str) -> bool:
         """Whether the ledger has a record of this hash, in hexadecimal."""
         return any(f'"hash":"{record}"' in line for line in self._lines)
@@ -252,12 +254,16 @@ class Ledger:
         algorithm: str = "",
         values: int = 0,
         content: bytes = b"",
+        length: int = 0,
         protection: str = "",
         sites: int = 0,
         digest: bytes = b"",
         question: str = "",
     ) -> Release:
-        """Record what is about to leave, on disk; on an OutputError nothing may leave."""
+        """Record what is about to leave, on disk; on an OutputError nothing may leave.
+
+        ``length`` is that of contents which stand in earlier records and left again.
+        """
         release = Release(
             line=len(self._lines) + 1,
             time=self._clock().isoformat(timespec="milliseconds"),
@@ -268,7 +274,7 @@ class Ledger:
             algorithm=algorithm,
             kind=kind,
             values=values,
-            bytes=len(content),
+            bytes=length or len(content),
             protection=protection,
             sites=sites,
             digest=digest.hex(),

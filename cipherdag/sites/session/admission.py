@@ -63,7 +63,8 @@ from cipherdag.protocol.states import SET_UP, State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
-from cipherdag.sites.record.ledger import REPLY_KINDS, Ledger
+from cipherdag.sites.record.counted_replies import SAID_AGAIN, CountedReplies
+from cipherdag.sites.record.ledger import REPEAT, REPLY_KINDS, Ledger
 from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
 from cipherdag.sites.session.handshake import SetUp, SiteProfile
 from cipherdag.sites.session.rounds import Rounds
@@ -146,7 +147,8 @@ class SiteSession:
 class FolderLimits:
     """The limits that a folder adds: revoked names, approved runs, and what was used so far.
 
-    ``runs`` is where runs are recorded, ``asked`` bits that were found; ``bits`` counts these.
+    ``runs`` is where runs are recorded, ``asked`` bits that were found; ``bits`` counts these, and
+    ``counted`` replies that tell nothing new.
     """
 
     revoked: frozenset[str]
@@ -156,6 +158,7 @@ class FolderLimits:
     runs: Path
     asked: AskedBits
     bits: BitBudget
+    counted: CountedReplies
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,14 +289,23 @@ def recorded(
     *,
     kind: str = "",
     ready: Ready | None = None,
+    error: str = "",
     why: str = "",
+    counted: CountedReplies | None = None,
 ) -> bytes:
     """The reply, once it stands in the ledger; nothing where it cannot stand there.
 
-    ``kind`` is what the reply is, if not the answer: ``refusal`` or ``repeat``. ``ready`` is the
-    reply that ends the set-up: it shows positions of labels and relations. ``why`` says why a plan
-    is refused.
+    ``kind`` is what the reply is, if not the answer: ``refusal``, ``repeat`` or ``waits``, which
+    are ``counted`` where a folder does. ``ready`` is the reply that ends the set-up: it shows
+    positions of labels and relations. ``error`` is what a refusal names, and ``why`` says why a
+    plan is refused.
     """
+    counts = counted if kind in SAID_AGAIN else None
+    key = message.session if kind == REPEAT else hashlib.sha256(reply).digest()
+    if counts is not None:
+        standing = counts.judge(kind, key, len(reply), signed=message.signed, error=error)
+        if standing != "new":
+            return reply if standing == "again" else b""
     plan = message.content if isinstance(message.content, Plan) else session.plan
     rounds, in_round = session.rounds, message.operation in REPLIES.keys() - {*SET_UP}
     round_ = rounds.current if rounds is not None and in_round else None
@@ -317,9 +329,11 @@ def recorded(
             digest=digest,
             question=question or why,
         )
-    except OutputError as error:
-        log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough
+    except OutputError as failed:
+        log.error("nothing leaves: %s", failed)  # noqa: TRY400 - its text is enough
         return b""
+    if counts is not None:
+        counts.wrote(ledger, kind, key, signed=message.signed)
     return reply
 
 

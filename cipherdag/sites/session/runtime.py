@@ -57,6 +57,7 @@ from cipherdag.protocol.set_up_messages import (
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import (
+    COUNTED,
     ENGINE_START,
     REFUSAL,
     REPAIRED,
@@ -82,7 +83,7 @@ from cipherdag.sites.session.round import Coverage, FoundBits
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 
-BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, WAITS, REPEAT, REPAIRED, ENGINE_START})
+BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, WAITS, REPEAT, COUNTED, REPAIRED, ENGINE_START})
 """Kinds of records after which a session may still be begun anew."""
 
 log = logging.getLogger("cipherdag.site")
@@ -114,6 +115,7 @@ class SiteRuntime:
         self.ledger = ledger
         self._sums = OpenedSums(profile.schema) if sums is None else sums
         self._folder = folder
+        self._counted = None if folder is None else folder.counted
         self._programs = programs
         self._reading = reading
         self._seen = {
@@ -188,7 +190,7 @@ class SiteRuntime:
         held = self._current
         if self.repeats(message):
             _, reply = held.repeats[message.operation]
-            return recorded(self.ledger, reply, message, held, kind=REPEAT)
+            return recorded(self.ledger, reply, message, held, kind=REPEAT, counted=self._counted)
         try:
             body = self._answered(message)
         except PrivacyError as error:
@@ -227,10 +229,17 @@ class SiteRuntime:
         body = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", body)
         kind = WAITS if text in WAITING else REFUSAL
-        if kind == WAITS and self.ledger.ends_with(kind, reply):
-            return reply  # the same word, asked for again each second: it stands there
         why = text if (kind, message.operation) == (REFUSAL, "invite") else ""
-        return recorded(self.ledger, reply, message, self._current, kind=kind, why=why)
+        return recorded(
+            self.ledger,
+            reply,
+            message,
+            self._current,
+            kind=kind,
+            error=body.error,
+            why=why,
+            counted=self._counted,
+        )
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         key, name = self._profile.identity, self._profile.name

@@ -13,7 +13,6 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,14 +39,8 @@ from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import BitBudget, DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
-from cipherdag.sites.record.ledger import (
-    ENGINE_START,
-    REFUSAL,
-    REPEAT,
-    WAITS,
-    Ledger,
-    read_releases,
-)
+from cipherdag.sites.record.counted_replies import CountedReplies
+from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
 from cipherdag.sites.record.opened_sums import AskedBits, OpenedSums
 from cipherdag.sites.record.run_record import Answered, SessionLog
 from cipherdag.sites.record.witnesses import Witness
@@ -67,10 +60,6 @@ from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
-MOST_IN_VAIN = 60
-"""Refusals and repeats within `VAIN_S`, each a line of the ledger, before a site falls silent."""
-VAIN_S = 60.0
-
 ROWS_PURPOSE: Final = b"cipherdag rows that were asked"
 
 log = logging.getLogger("cipherdag.site")
@@ -83,10 +72,12 @@ def open_site(
     *,
     programs: Programs = installed_program,
     looked_at: set[bytes],
+    counted: CountedReplies | None = None,
 ) -> SiteRuntime:
     """Read policy, schema, data and ledger, and put the site together.
 
-    ``looked_at`` has digests of the rows whose suspicious values were logged already.
+    ``looked_at`` has digests of the rows whose suspicious values were logged already, and
+    ``counted`` the replies that this process counts.
 
     SiteNotReadyError where the policy is not valid, a key is open to others, or the record of
     opened sums is not complete; DataError where the data do not fit the schema; LedgerError where
@@ -135,6 +126,7 @@ def open_site(
         site.runs,
         AskedBits(site.asked_path),
         BitBudget(policy, site.bits_path, schema.names),
+        counted or CountedReplies(),
     )
     return SiteRuntime(
         profile, respondent, policy, ledger, sums=sums, folder=folder, programs=programs
@@ -181,9 +173,7 @@ class KeptSite:
         self._open: SiteRuntime | RefusingSite | None = None
         self._read: list[tuple[int, int]] = []
         self._heard = time.monotonic()
-        self._in_vain: deque[float] = deque(maxlen=MOST_IN_VAIN)
-        self._last_line = 0
-        self._unheard = 0
+        self._counted = CountedReplies()
         self.held = lock(folder / ".lock", wait_s=lock_wait_s)
         try:
             self._coordinator = self._site.study().coordinator
@@ -196,13 +186,12 @@ class KeptSite:
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message, one at a time; see `SiteRuntime.handle`.
 
-        Nothing leaves, and no line is written, after too many that were refused or repeated.
-        SiteNotReadyError or PrivacyError where key or study cannot be read or trusted any more.
+        What tells nothing new is counted; see `CountedReplies`. SiteNotReadyError or PrivacyError
+        where key or study cannot be read or trusted any more.
         """
         with self._answering:
             self._heard = time.monotonic()
-            if self._crowded():
-                return b""
+            self._write_counts()
             incoming = open_message(operation, message, coordinator=self._coordinator)
             session = incoming.session if operation == "invite" and incoming.signed else b""
             ended, other = session in self._ended, session not in (b"", self._session)
@@ -212,27 +201,26 @@ class KeptSite:
                 self._read = self._files()
                 self._open = self._opened()
             if ended:
-                reply = self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
-            else:
-                reply = self._answered(self._open, incoming, message)
-            ledger = self._open.ledger if self._open else None
-            last = ledger.last if ledger else None
-            if last is not None and last.release.kind in (REFUSAL, REPEAT, WAITS):
-                written = last.release.line != self._last_line
-                self._in_vain.extend([self._heard] * written)
-            self._last_line = 0 if last is None else last.release.line
-            return reply
+                return self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
+            return self._answered(self._open, incoming, message)
 
-    def _crowded(self) -> bool:
-        """Whether the last `VAIN_S` had as many refusals and repeats as a ledger takes."""
-        full = len(self._in_vain) == MOST_IN_VAIN
-        if full and self._heard - self._in_vain[0] < VAIN_S:
-            self._unheard += 1
-            return True
-        if self._unheard:
-            log.warning("%d more messages came in a minute, and had no answer", self._unheard)
-            self._unheard = 0
-        return False
+    def _write_counts(self, *, at_once: bool = False) -> None:
+        """Record what was counted in an hour that has ended, or until now."""
+        if not self._counted.due(at_once=at_once):
+            return
+        try:
+            ledger = self._ledger()
+            if ledger is not None:
+                self._counted.write(ledger)
+        except (CipherdagError, OSError) as error:
+            log.error("what was counted cannot be recorded: %s", error)  # noqa: TRY400
+
+    def _ledger(self) -> Ledger | None:
+        """The ledger of the open site, or read from the folder; LedgerError where it is broken."""
+        if self._open is not None:
+            return self._open.ledger
+        name = self._site.settings().name
+        return Ledger(name, self._site.identity(), path=self._site.ledger_path)
 
     def _answered(self, site: SiteRuntime | RefusingSite, said: Incoming, message: bytes) -> bytes:
         """The answer; where runs outlast this process, it is written to the session log first."""
@@ -241,7 +229,8 @@ class KeptSite:
         held, repeats, draws = site.session, site.repeats(said), list[bytes]()
         with recorded_draws(draws):
             reply = site.answer(said)
-        if said.signed and not repeats and said.session in {held, site.session} - {b""}:
+        answers = not repeats and site.repeats(said)  # a refusal releases nothing, and is no step
+        if said.signed and answers and said.session in {held, site.session} - {b""}:
             answered = Answered(said.operation, message, tuple(draws), reply)
             try:
                 if not site.session:
@@ -280,24 +269,28 @@ class KeptSite:
     def record_start(self, account: str) -> None:
         """Write to the ledger that the process which carries messages was started."""
         with self._answering:
-            ledger = self._open.ledger if self._open is not None else None
             try:
-                if ledger is None:
-                    name = self._site.settings().name
-                    ledger = Ledger(name, self._site.identity(), path=self._site.ledger_path)
+                ledger = self._ledger()
             except LedgerError:
                 log.exception("the start cannot be recorded")  # every run is refused until then
                 return
-            ledger.note(ENGINE_START, account)
+            if ledger is not None and self._counted.starts(ledger, account):
+                ledger.note(ENGINE_START, account)
 
     def forget_idle(self, seconds: float) -> None:
         """Forget the keys of a run that nobody has gone on with for so long."""
-        if time.monotonic() - self._heard > seconds and self._answering.acquire(blocking=False):
-            self._forget(b"")
+        if not self._answering.acquire(blocking=False):
+            return
+        try:
+            self._write_counts()
+            if time.monotonic() - self._heard > seconds:
+                self._forget(b"")
+        finally:
             self._answering.release()
 
     def close(self) -> None:
-        """Let another process answer for the site."""
+        """Record what was counted, and let another process answer for the site."""
+        self._write_counts(at_once=True)
         os.close(self.held)
 
     def _forget(self, session: bytes) -> None:
@@ -335,13 +328,18 @@ class KeptSite:
             if study.coordinator != self._coordinator:
                 raise SiteNotReadyError("the study has another coordinator since the site started")
             about = self._site, identity, study
-            return open_site(*about, programs=self._programs, looked_at=self._looked_at)
+            return open_site(
+                *about,
+                programs=self._programs,
+                looked_at=self._looked_at,
+                counted=self._counted,
+            )
         except CipherdagError as error:
             log.error("the site is not ready: %s", error)  # noqa: TRY400 - its text is enough
             name, ledger = self._site.settings().name, None
             with suppress(LedgerError, OutputError, OSError):
                 ledger = Ledger(name, identity, path=self._site.ledger_path)
-            return RefusingSite(identity, name, type(error), ledger)
+            return RefusingSite(identity, name, type(error), ledger, self._counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,19 +353,22 @@ class RefusingSite:
     name: str
     error: type[CipherdagError]
     ledger: Ledger | None
+    counted: CountedReplies
 
     def answer(self, message: Incoming) -> bytes:
         """Refuse the message."""
+        body = refusal(message.operation, self.error, SiteNotReadyError.summary)
         reply = seal_envelope(
             self.identity,
             session=message.session,
             sender=self.name,
             topic="refusal",
-            body=refusal(message.operation, self.error, SiteNotReadyError.summary),
+            body=body,
         )
         if self.ledger is None:
             return reply
-        return recorded(self.ledger, reply, message, SiteSession(), kind=REFUSAL)
+        said = self.ledger, reply, message, SiteSession()
+        return recorded(*said, kind=REFUSAL, error=body.error, counted=self.counted)
 
     def refuse(self, message: Incoming, error: PrivacyError) -> bytes:
         """Refuse the message, whatever else is wrong with it."""

@@ -147,11 +147,13 @@ class Column:
             twice = first_repeat(keys)
             if twice is not None:
                 return f"'{keys[twice[0]]}' is given twice"
-        unknown = [each for each, _ in self.synonyms if each not in self.categories]
+        categories = {*self.categories}
+        unknown = [each for each, _ in self.synonyms if each not in categories]
         if unknown and self.kind != "ignore":
             return f"synonyms are given for '{unknown[0]}', which is no category"
         spellings = [text for _, texts in self.synonyms for text in texts]
-        taken = [text for text in spellings if text in {"", *self.categories, *self.missing}]
+        other = {"", *categories, *self.missing}
+        taken = [text for text in spellings if text in other]
         if taken:
             return f"the synonym '{taken[0]}' is empty, a category or a missing value itself"
         repeat = first_repeat(spellings)

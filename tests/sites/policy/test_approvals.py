@@ -1,5 +1,6 @@
 """Decisions of people: signed over one plan by the site's own key, and expired after a while."""
 
+import contextlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from cipherdag.sites.policy.approvals import (
     DENIED,
     EXPIRES,
     MAX_WAITING,
+    MAX_WAITING_BYTES,
     TOO_MANY_WAIT,
     Approvals,
     AskedRun,
@@ -330,6 +332,18 @@ def test_a_flood_of_runs_fills_no_disk_and_drops_no_waiting_one(approvals):
     assert [run.plan.seed for run in approvals.runs()] == list(range(MAX_WAITING))
     # what a person decides on makes room
     approvals.decide(approvals.runs()[0].session, "denied", OWN, WEBER)
+    asked(approvals, plan(seed=MAX_WAITING))
+
+
+def test_long_plans_that_wait_fill_no_disk(approvals):
+    """A number of two bytes takes a line of its own in the file: 50 such plans had a gigabyte."""
+    zeros = {"evidence": "vote", "junk": [0] * 150_000}
+    for number in range(6):
+        with contextlib.suppress(PolicyRefusedError):
+            approvals.check(plan(seed=number, parameters=zeros))
+    stored = [path.stat().st_size for path in approvals.folder.glob("*/*")]
+    assert 1 < len(stored) < 6
+    assert sum(stored) <= MAX_WAITING_BYTES
     asked(approvals, plan(seed=MAX_WAITING))
 
 

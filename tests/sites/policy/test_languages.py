@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from gettext import NullTranslations
+from importlib import resources
+from pathlib import Path
 from types import SimpleNamespace
 
 import catalogues
@@ -12,7 +14,7 @@ import msgspec
 import pytest
 from asked_plans import SITES, asked_plans, plan_of
 
-from cipherdag import FedPC
+from cipherdag import FedPC, pages
 from cipherdag.algorithms.parameters import flattened, options_of
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.errors import CipherdagError, PolicyRefusedError
@@ -321,3 +323,38 @@ def test_a_plan_in_a_file_is_said_in_the_language(call, site, tmp_path):
     (tmp_path / "plan.json").write_text(plan_of(FedPC(), sites=SITES).dumps(), "utf-8")
     said = call("site", "check", "--plan", tmp_path / "plan.json", "--dir", site.path)[1]
     assert "Offengelegt: Exakte Summen über alle Standorte: die Zahl der Zeilen;" in said
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda content: b"",
+        lambda content: content[:5_000],
+        lambda content: content[:8] + b"\xff" * 8 + content[16:],
+        lambda content: content.replace("ü".encode(), b"\xff\xff"),
+        lambda content: None,
+    ],
+    ids=["empty", "cut short", "numbers altered", "no text", "gone"],
+)
+def test_a_broken_catalogue_is_english_and_the_log_says_so(broken, tmp_path, monkeypatch, caplog):
+    content = broken(Path(pages.__file__).with_name("catalogues").joinpath("de.mo").read_bytes())
+    (tmp_path / "catalogues").mkdir()
+    if content is not None:
+        (tmp_path / "catalogues" / "de.mo").write_bytes(content)
+    monkeypatch.setattr(resources, "files", lambda _: tmp_path)
+    assert language.__wrapped__("de") == ENGLISH
+    assert "said in English, since" in caplog.text
+    assert "de.mo" in caplog.text
+
+
+def test_a_translation_with_other_placeholders_is_said_in_english():
+    class Odd(NullTranslations):
+        def gettext(self, message):
+            return "{nobody.__class__} {0} {"
+
+        def ngettext(self, one, many, n):
+            return "{0}"
+
+    say = Language("de", Odd())
+    assert say("Denied by {person} on {day}.", person="A", day="B") == "Denied by A on B."
+    assert say.counted("{n} refusal.", "{n} refusals.", 3) == "3 refusals."
