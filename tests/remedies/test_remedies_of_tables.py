@@ -396,3 +396,11 @@ def test_columns_and_files_of_one_name_are_renamed(call, tmp_path):
     assert "given twice" in "".join(map(str, twice))
     files[1] = files[1].rename(tmp_path / "third.csv")
     assert call("run", "fedpc", *files, "--out", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.follows("Join them: `frame.set_axis(")
+def test_columns_of_several_levels_are_joined():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)))
+    frame.columns = pd.MultiIndex.from_tuples([("age", "first"), ("age", "last")])
+    code = advice(infer_schema, frame).split("`")[1]
+    assert infer_schema(evaluated(code, frame=frame)).names == ("age_first", "age_last")
