@@ -43,7 +43,7 @@ LIMITS = {
 BUDGETS = {
     "algorithms": 14684,
     "audit": 1739,
-    "cli": 4865,
+    "cli": 4871,
     "deployment": 1860,
     "federation": 1849,
     "findings": 4327,
@@ -54,7 +54,7 @@ BUDGETS = {
     "protocol": 5422,
     "questions": 5752,
     "results": 1520,
-    "sites": 26924,
+    "sites": 26930,
     "statistics": 1775,
     "the root": 977,
 }
