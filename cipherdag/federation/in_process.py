@@ -75,7 +75,7 @@ class LocalSites:
         names = [site.name for site in self.sites]
         if len(set(names)) != len(names):
             raise CohortError(
-                "two sites have the same name", remedy="Give every site a name of its own."
+                "two sites have the same name", remedy="Give every site another name."
             )
         if not names:
             raise CohortError("a federation needs at least one site")

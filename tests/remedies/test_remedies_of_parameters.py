@@ -60,7 +60,7 @@ def test_a_parameter_that_is_meant_or_listed_exists():
     assert {*names} == {*FedPC().get_params()}
 
 
-@pytest.mark.follows("Take 'auto'", "Use fewer sites, or more rows", "Give every site a name")
+@pytest.mark.follows("Take 'auto'", "Use fewer sites, or more rows", "Give every site another")
 def test_a_device_sites_and_names_that_are_there_are_taken():
     assert resolve_device(*QUOTED.findall(advice(resolve_device, "cuda:99")))
     rng, dealt = np.random.default_rng(0), {"vertical": False}
