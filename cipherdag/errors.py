@@ -59,8 +59,10 @@ class LedgerError(CipherdagError):
     effect = "from this line on the ledger proves nothing"
     default_remedy = "Treat the ledger as altered: compare it with the site's copy."
 
-    def __init__(self, message: str, *, line: int = 0, site: str | None = None) -> None:
-        super().__init__(message, site=site)
+    def __init__(
+        self, message: str, *, line: int = 0, site: str | None = None, remedy: str = ""
+    ) -> None:
+        super().__init__(message, site=site, remedy=remedy)
         self.line = line
 
 
@@ -73,6 +75,11 @@ class BundleError(CipherdagError):
 class OutputError(CipherdagError):
     __doc__ = summary = "A result folder or file cannot be written or read"
     default_remedy = "Choose another folder with --out, or make this one readable and writable."
+
+
+class UnreadableRunError(OutputError):
+    __doc__ = summary = "A file of a run is missing, altered, cut short or of another run"
+    default_remedy = "Name the folder of another run, or copy this one again."
 
 
 class ResultExistsError(OutputError):
@@ -294,6 +301,11 @@ class UnreadableDataError(DataError):
     default_remedy = "Give a UTF-8 CSV with one header row, another table, or a database."
 
 
+class DamagedFileError(UnreadableDataError):
+    __doc__ = summary = "The file is cut short or damaged"
+    default_remedy = "Copy the file again from where it was made."
+
+
 class DatabaseError(UnreadableDataError):
     __doc__ = summary = "A database does not give the table; no cell or password is ever quoted"
     default_remedy = "Try the query with a program for the database, as the same user."
@@ -376,7 +388,7 @@ class MixedTypesError(DataError):
 
 class SchemaError(DataError):
     __doc__ = summary = "The schema file itself is wrong"
-    default_remedy = "Write one with `cipherdag schema infer FILE` and edit it."
+    default_remedy = "Correct it in the schema, or draft one by `cipherdag schema infer FILE`."
 
 
 class SchemaMismatchError(DataError):

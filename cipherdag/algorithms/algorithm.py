@@ -8,7 +8,6 @@ stands in the class.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -17,6 +16,7 @@ from cipherdag.algorithms.parameters import (
     check_parameters,
     flattened,
     grouped,
+    no_parameter,
     options_of,
     parameters_of,
     require,
@@ -60,7 +60,7 @@ class Published:
         """
         for name, value in given.items():
             if name not in declared:
-                raise ParameterError(f"{title} has no parameter '{name}'")
+                raise no_parameter(title, name, declared)
             fixed = self.parameters.get(name, declared[name].default)
             if name not in self.varied and value != fixed:
                 raise ParameterError(
@@ -214,13 +214,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         declared = parameters_of(type(self))
         for name in changed:
             if name not in declared:
-                near = get_close_matches(name, declared, n=1)
-                raise ParameterError(
-                    f"{self.title} has no parameter '{name}'",
-                    remedy=f"Did you mean '{near[0]}'?"
-                    if near
-                    else f"Its parameters are {', '.join(declared)}.",
-                )
+                raise no_parameter(self.title, name, declared)
         return type(self)(**{**self.get_params(), **changed})
 
     def __sklearn_clone__(self) -> Self:

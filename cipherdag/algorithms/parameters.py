@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal, Union
 
@@ -250,6 +251,13 @@ def check_parameters(algorithm: object) -> None:
             value = grouped(cls, value).get(name, parameter.default)
         require(not (fault := parameter.fault(value)), fault)
         object.__setattr__(algorithm, name, value)
+
+
+def no_parameter(title: str, name: str, declared: Iterable[str]) -> ParameterError:
+    """The error of a parameter that there is not, with the one that may be meant, or all."""
+    near = get_close_matches(name, names := [*declared], n=1)
+    remedy = f"Did you mean '{near[0]}'?" if near else f"Its parameters are {', '.join(names)}."
+    return ParameterError(f"{title} has no parameter '{name}'", remedy=remedy)
 
 
 def without(parameters: Mapping[str, Any], **had_a_part: bool) -> dict[str, Any]:

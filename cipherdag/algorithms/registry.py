@@ -62,14 +62,14 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
     ParameterError where there is no such algorithm or parameter, or it is out of its range.
     """
     cls = algorithm_class(name)
-    from cipherdag.algorithms.parameters import flattened, grouped, options_of
+    from cipherdag.algorithms.parameters import flattened, grouped, no_parameter, options_of
 
     declared = options_of(cls)
     given = flattened(cls, parameters)
     # a saved run may name a retired parameter at the value that it was retired with
     given = dict(pair for pair in given.items() if pair not in cls.retired.items())
     if unknown := sorted(set(given) - set(declared)):
-        raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
+        raise no_parameter(f"'{name}'", unknown[0], declared)
     read = {key: declared[key].read(value) for key, value in given.items()}
     return cls(**grouped(cls, read))
 
@@ -86,7 +86,10 @@ def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
     if isinstance(given, Algorithm):
         return given
     if not isinstance(given, str):
-        raise ParameterError(f"an algorithm or its name is needed, not {given!r:.80}")
+        raise ParameterError(
+            f"an algorithm or its name is needed, not {given!r:.80}",
+            remedy=f"Known are {', '.join(ALGORITHMS)}.",
+        )
     name = given.strip().lower()
     try:
         return make_algorithm(name, {})

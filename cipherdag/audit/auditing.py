@@ -102,7 +102,10 @@ def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
         lines = _lines(path)
         site = verify_ledger(lines).site
         if site not in heads:
-            raise LedgerError(f"{path} is of {site!r:.80}, which is not in the run's result")
+            raise LedgerError(
+                f"{path} is of {site!r:.80}, which is not in the run's result",
+                remedy="Name the folder of the run that this ledger is of.",
+            )
         checks.append(check_ledger(lines, transcript, expected=heads[site]))
     return checks
 
@@ -133,7 +136,10 @@ def what_left(folder: Path) -> list[str]:
     if not site.settings_path.exists():
         return release_lines(read_folder_releases(folder), declared_in(folder))
     if not site.study_path.exists():
-        raise OutputError(f"{folder} is not activated: nothing can have left it")
+        raise OutputError(
+            f"{folder} is not activated: nothing can have left it",
+            remedy="Name the folder of a site that was activated, or of a result.",
+        )
     return release_history(read_releases(site_ledger(site)[0]), site.declared)
 
 
@@ -160,7 +166,8 @@ def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
         count, text = _transcript_text(folder / TRANSCRIPT_FILE, kind)
     else:
         raise OutputError(
-            f"{folder} is neither a site's ledger or folder, nor a saved result, nor a run's folder"
+            f"{folder} is no site's ledger or folder, no saved result and no run's folder",
+            remedy="Name a site's folder, or a ledger that a site exported.",
         )
     write_whole(out, text)
     return count
@@ -229,4 +236,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return ledger_lines(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise LedgerError(f"{path} cannot be read as text") from error
+        raise LedgerError(
+            f"{path} cannot be read as text",
+            remedy="Name a site's folder, or a ledger that a site exported.",
+        ) from error

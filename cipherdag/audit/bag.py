@@ -40,6 +40,7 @@ _END = struct.Struct("<4s4H2IH")  # end of a zip
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _UTF_8 = 0x800  # flag of a name in UTF-8
 _DOMAIN = b"cipherdag bundle"
+NO_BUNDLE = "Name a file that `cipherdag audit bundle` wrote."
 _UNREADABLE = (
     OSError, ValueError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
@@ -112,7 +113,7 @@ def read_bag(content: bytes, *, called: str, most: int = MAX_BYTES) -> Bag:
     payload = {name: content for name, content in files.items() if name.startswith(PAYLOAD)}
     for name in (TAG_MANIFEST, *_UNSIGNED):
         if name not in tags:
-            raise BundleError(f"{called} holds no {name}: it is no bundle")
+            raise BundleError(f"{called} holds no {name}: it is no bundle", remedy=NO_BUNDLE)
     for name in sorted(tags.keys() - _TAG_FILES):
         raise BundleError(f"{name} is in the bundle, and no bundle holds it")
     _check_digests(
@@ -137,11 +138,13 @@ def _unzipped(content: bytes, called: str, most: int) -> dict[str, bytes]:
             if len({_on_any_disk(info.filename) for info in listed}) != len(listed):
                 raise BundleError(f"{called} names a file twice")
             if {info.filename.partition("/")[0] for info in listed} != {BAG}:
-                raise BundleError(f"{called} does not hold one folder {BAG}: it is no bundle")
+                raise BundleError(
+                    f"{called} does not hold one folder {BAG}: it is no bundle", remedy=NO_BUNDLE
+                )
             _check_layout(content, listed, called)
             return {_within(info.filename): _read(archive, info) for info in listed}
     except _UNREADABLE as error:
-        raise BundleError(f"{called} cannot be read as a zip file") from error
+        raise BundleError(f"{called} cannot be read as a zip file", remedy=NO_BUNDLE) from error
 
 
 def _check_entry(info: zipfile.ZipInfo, called: str) -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from cipherdag.audit.auditing import LedgerCheck, check_ledger
-from cipherdag.audit.bag import MAX_BYTES, SIGNATURE_FILE, Bag, packed, read_bag
+from cipherdag.audit.bag import MAX_BYTES, NO_BUNDLE, SIGNATURE_FILE, Bag, packed, read_bag
 from cipherdag.audit.contents import (
     COORDINATOR,
     ENVIRONMENT,
@@ -111,10 +111,12 @@ def verify_bundle(path: Path) -> BundleCheck:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise BundleError(f"{path} has {size} bytes, and a bundle {MAX_BYTES} at most")
+            raise BundleError(
+                f"{path} has {size} bytes, and a bundle {MAX_BYTES} at most", remedy=NO_BUNDLE
+            )
         content = path.read_bytes()
     except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror}") from error
+        raise BundleError(f"{path} cannot be read: {error.strerror}", remedy=NO_BUNDLE) from error
     return _verified(read_bag(content, called=str(path)))
 
 

@@ -35,6 +35,7 @@ from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, read_plan
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import REPORT_FILE, read_report, read_rest
 from cipherdag.results.run import Run
+from cipherdag.results.site_result import ENDED_RUNS
 from cipherdag.sites.policy.approvals import ASKED_FILE, AskedRun
 from cipherdag.sites.record.ledger import CLOSED_RUN, ledger_lines, read_releases
 from cipherdag.sites.record.run_record import RunRecord
@@ -77,9 +78,14 @@ def contents_of(source: Path, *, run: str = "", bundles: Sequence[Path] = ()) ->
     """The files on one run; see `cipherdag.audit.bundle.bundle`."""
     of_site, of_coordinator = (source / "site.toml").exists(), (source / JOURNAL_FILE).exists()
     if run and not of_site:
-        raise ParameterError(f"{source} is no site's folder, of which --run chooses a run")
+        raise ParameterError(
+            f"{source} is no site's folder, of which --run chooses a run",
+            remedy="Leave --run out: there is one run here.",
+        )
     if bundles and not of_coordinator:
-        raise ParameterError(f"{source} is no run of a coordinator, which --site adds to")
+        raise ParameterError(
+            f"{source} is no run of a coordinator, which --site adds to", remedy="Leave --site out."
+        )
     if of_site:
         contents = _of_site(SiteFolder(source), run)
     elif of_coordinator:
@@ -208,7 +214,7 @@ def _up_to_end(lines: Sequence[str], plan: Plan) -> Sequence[str]:
     session = plan.session.hex()
     of_run = [release for release in read_releases(lines) if release.session == session]
     if not any(release.kind == CLOSED_RUN for release in of_run):
-        raise OutputError(f"run {session[:8]} did not come to its end")
+        raise OutputError(f"run {session[:8]} did not come to its end", remedy=ENDED_RUNS)
     return lines[: of_run[-1].line]
 
 

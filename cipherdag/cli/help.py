@@ -47,7 +47,7 @@ EXAMPLES = {
     "site deny": 'cipherdag site deny 1f3a9c20 --why "The purpose is too wide."',
     "site engine": "cipherdag site engine --door door",
     "site knowledge": "cipherdag site knowledge --forbid Dyspnoea Smoking --out knowledge.toml",
-    "site new": "cipherdag site new north --data patients.csv",
+    "site new": "cipherdag site new north --algorithm fedpc --data patients.csv",
     "site register": "cipherdag site register --out register.csv",
     "site releases": "cipherdag site releases",
     "site request": "cipherdag site request",

@@ -66,6 +66,12 @@ class AlgorithmCommand(click.Command):
                 args = [*args[:n], f"{AS_PUBLISHED}={SOURCES[0]}", *args[n + 1 :]]
         return super().parse_args(ctx, args)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], *rest: Any, **more: Any
+    ) -> click.Context:
+        """A context that names no algorithm where none is typed, so that its lines can be typed."""
+        return super().make_context(None if info_name == CHOSEN else info_name, args, *rest, **more)
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The options; one shows the help whole where the short one leaves some out."""
         parameters = super().get_params(ctx)

@@ -183,7 +183,8 @@ def schema_overlap(
     strangers = sorted({*declared.lacking} - {*names})
     if strangers:
         raise errors.ParameterError(
-            f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns"
+            f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns",
+            remedy="Name every site of the study behind --sites.",
         )
     before = declared_lacking(names, declared)
     after = with_large_groups(before, min_sites)

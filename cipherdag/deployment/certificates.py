@@ -36,6 +36,7 @@ SLACK = timedelta(minutes=5)
 
 _USAGE = {"content_commitment", "data_encipherment", "key_agreement", "encipher_only"}
 _USAGE |= {"decipher_only", "key_encipherment"}
+AGAIN = "Have the site run `cipherdag site request` again and send the new file."
 MAX_PEM_BYTES = 16 * 1024
 
 
@@ -95,9 +96,13 @@ def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
-        raise SiteNotReadyError(f"the key {path} cannot be read") from error
+        raise SiteNotReadyError(
+            f"the key {path} cannot be read", remedy=f"Restore {path} from a copy."
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise SiteNotReadyError(f"the key {path} is of another kind")
+        raise SiteNotReadyError(
+            f"the key {path} is of another kind", remedy=f"Restore {path} from a copy."
+        )
     return key
 
 
@@ -195,13 +200,17 @@ def check_certificate_request(request: Request) -> x509.CertificateSigningReques
     name, asks for more than a name, is not signed by its key, or its key is not on the curve P-256.
     """
     if len(request.certificate_request) > MAX_PEM_BYTES:
-        raise MalformedMessageError("the certificate request is longer than one can be")
+        raise MalformedMessageError(
+            "the certificate request is longer than one can be", remedy=AGAIN
+        )
     try:
         asked = x509.load_pem_x509_csr(request.certificate_request)
         key = asked.public_key()
         signed = asked.is_signature_valid
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise MalformedMessageError("the certificate request cannot be read") from None
+        raise MalformedMessageError(
+            "the certificate request cannot be read", remedy=AGAIN
+        ) from None
     strong = isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
     names = {attribute.oid: attribute.value for attribute in asked.subject}
     expected = {NameOID.COMMON_NAME: request.name, NameOID.ORGANIZATION_NAME: request.organisation}
@@ -209,7 +218,7 @@ def check_certificate_request(request: Request) -> x509.CertificateSigningReques
         raise SignatureError(
             "the certificate request is for another name or organisation than the request",
             site=request.name,
-            remedy="Have the site run `cipherdag site request` again and send the new file.",
+            remedy=AGAIN,
         )
     if not signed or not strong:
         raise SignatureError(

@@ -126,7 +126,10 @@ class CoordinatorFolder:
                 f"the shared folder {files} is not there", remedy="Mount it first."
             )
         if min_sites < 2:  # noqa: PLR2004
-            raise ParameterError("the sum over one site is that site's own answer")
+            raise ParameterError(
+                "the sum over one site is that site's own answer",
+                remedy="Choose 3: then sums hide each site's part from the others, too.",
+            )
         if not protections or not set(protections) <= set(PROTECTIONS):
             raise ParameterError(f"a study needs one or more of {', '.join(PROTECTIONS)}")
         used = tuple(sorted(set(protections)))
@@ -217,7 +220,10 @@ class CoordinatorFolder:
         """
         requests = [self.read_request(path) for path in paths]
         if len({request.name.lower() for request in requests}) != len(requests):
-            raise CohortError("two requests have the same name")
+            raise CohortError(
+                "two requests have the same name",
+                remedy="Enrol it under another name, from a new folder.",
+            )
         with locked(self.path / ".lock"):
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
@@ -290,7 +296,9 @@ class CoordinatorFolder:
         try:
             return msgspec.convert(tomllib.loads(path.read_text("utf-8")), _Settings)
         except (OSError, ValueError) as error:
-            raise SiteNotReadyError(f"{path} is not valid: {error}") from error
+            raise SiteNotReadyError(
+                f"{path} is not valid: {error}", remedy=f"Correct {path}."
+            ) from error
 
     def _issue(
         self, *, sites: tuple[StudySite, ...], revoked: tuple[str, ...], version: int

@@ -74,7 +74,10 @@ def public_keys(site: SiteFolder) -> bytes:
 def install_answer(site: SiteFolder, answer: bytes, study: Study) -> None:
     """Keep the coordinator's answer of an approval; MalformedMessageError if it is none."""
     if len(answer) != ANSWER_BYTES:
-        raise MalformedMessageError("the approval holds no key for a shared folder")
+        raise MalformedMessageError(
+            "the approval holds no key for a shared folder",
+            remedy="Ask the coordinator to approve a new request of this site.",
+        )
     _site_key(site, answer, study)
     write_whole(site.folder_answer, answer.hex())
 

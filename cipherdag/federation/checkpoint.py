@@ -33,7 +33,7 @@ import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
-from cipherdag.errors import OutputError, ParameterError, writing
+from cipherdag.errors import OutputError, ParameterError, UnreadableRunError, writing
 from cipherdag.federation.site import Site
 from cipherdag.pages.files import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -161,7 +161,7 @@ def open_checkpoint(
 def read_rounds(folder: Path) -> list[CheckpointRound]:
     """The saved rounds of a run, oldest first, without a truncated last line; or an OutputError."""
     path = folder / UNFINISHED / ROUNDS_FILE
-    unread = OutputError(f"{path} does not hold the rounds of a run")
+    unread = UnreadableRunError(f"{path} does not hold the rounds of a run")
     return read_entries(path, CheckpointRound, unread)
 
 
@@ -206,7 +206,7 @@ def _read(path: Path) -> Beginning:
     try:
         return from_json(path.read_bytes(), Beginning)
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path} does not say what run was begun") from error
+        raise UnreadableRunError(f"{path} does not say what run was begun") from error
 
 
 class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -243,5 +243,6 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except ParameterError as error:
             raise OutputError(
                 f"the run was started with parameters of '{self.plan.algorithm}' that this version "
-                "does not know"
+                "does not know",
+                remedy="Start a new run; this version asks other questions.",
             ) from error

@@ -123,7 +123,10 @@ class ConnectedFederation:
         """The study's sites in the order of their names, and what each lacks by position."""
         strangers = sorted({*self.lacking, *self.visits} - {site.name for site in study.sites})
         if strangers:
-            raise CohortError(f"lacking or visits names '{strangers[0]}', no site of the study")
+            raise CohortError(
+                f"lacking or visits names '{strangers[0]}', no site of the study",
+                remedy=f"Its sites are {', '.join(site.name for site in study.sites)}.",
+            )
         numbers = {name: sorted(set(lacks)) for name, lacks in self.lacking.items()}
         require(
             all(number >= 1 for lacks in numbers.values() for number in lacks),

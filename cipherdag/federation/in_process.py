@@ -74,7 +74,9 @@ class LocalSites:
         protection_kind(self.protection)
         names = [site.name for site in self.sites]
         if len(set(names)) != len(names):
-            raise CohortError("two sites have the same name")
+            raise CohortError(
+                "two sites have the same name", remedy="Give every site another name."
+            )
         if not names:
             raise CohortError("a federation needs at least one site")
 

@@ -102,7 +102,10 @@ def split_regimes(
     free = np.concatenate([np.zeros(0, np.int64), *(regimes[k] for k in np.flatnonzero(observed))])
     manipulated = [regimes[kind] for kind in np.flatnonzero(~observed)]
     if n_sites < 1 or len(free) < 2 * n_sites:
-        raise ParameterError(f"{len(free)} observational rows are too few for {n_sites} sites")
+        raise ParameterError(
+            f"{len(free)} observational rows are too few for {n_sites} sites",
+            remedy="Use fewer sites, or more rows without an intervention.",
+        )
     if vertical and len(manipulated) < n_sites:
         raise ParameterError(
             f"{len(manipulated)} regimes cannot be dealt out over {n_sites} sites",

@@ -196,7 +196,9 @@ def _drafted(
             "with `infer_schema`. Read it, and give it with --schema, in Python as schema.",
         )
     if all(column.kind == "ignore" for column in draft.columns):
-        raise ConstantColumnError("every column holds one value only, or none")
+        raise ConstantColumnError(
+            "every column holds one value only, or none", remedy="Give rows in which columns vary."
+        )
     columns = tuple(replace(column, allow_constant=True) for column in draft.columns)
     return Schema(columns, sources=draft.written)
 
@@ -269,7 +271,10 @@ def without_constants(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
                     where = ", ".join(f"'{site}'" for site in holders)
                     log.warning("column '%s' holds %s at %s; it is kept", name, held, where)
     if gone == set(schema.names):
-        raise ConstantColumnError("every column holds one value only at every site")
+        raise ConstantColumnError(
+            "every column holds one value only at every site",
+            remedy="Give rows in which columns vary.",
+        )
     columns = tuple(
         replace(column, kind="ignore", label=False, unmeasured_at=())
         if column.name in gone

@@ -18,6 +18,7 @@ Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
 # control characters, halves of surrogate pairs and non-characters: no export format can hold them
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _DRAWN = re.compile(r"(strict +)?(dag|digraph|graph|mag|pag|pdag)\b")
+EDGE_LINES = "Write an edge like age,bmi,--> below from,to,mark; like age,bmi below parent,child."
 MOST_LISTED = 5
 End = Literal["arrow", "circle", "plain"]
 ENDS: dict[str, End] = {"-": "plain", "o": "circle", "<": "arrow", ">": "arrow"}
@@ -79,13 +80,21 @@ def checked_names(nodes: Iterable[str], size: int) -> tuple[str, ...]:
     """A graph's names; GraphError at another number, a repetition, or one not to be written."""
     names = tuple(nodes)
     if len(names) != size:
-        raise GraphError(f"{len(names)} names do not fit a matrix of shape {(size, size)}")
+        raise GraphError(
+            f"{len(names)} names do not fit a matrix of shape {(size, size)}",
+            remedy="Give one name for each row of the matrix.",
+        )
     if len(set(names)) != size:
         repeated = sorted({name for name in names if names.count(name) > 1})
-        raise GraphError(f"a variable is named twice: {quoted(repeated)}")
+        raise GraphError(
+            f"a variable is named twice: {quoted(repeated)}", remedy="Name each variable once."
+        )
     wrong = [name for name in names if not name or _UNWRITABLE.search(name)]
     if wrong:
-        raise GraphError(f"a name is empty or has control characters: {wrong[0]!r}")
+        raise GraphError(
+            f"a name is empty or has control characters: {wrong[0]!r}",
+            remedy="Give every variable a name that can be written on one line.",
+        )
     return names
 
 
@@ -111,7 +120,9 @@ def edges_from_csv(
         columns = _columns(next(rows, []))
         return [_edge(row, columns, rows.line_num, declared, marks) for row in rows if row]
     except csv.Error as error:
-        raise GraphError(f"the edges are no CSV at line {rows.line_num}: {error}") from error
+        raise GraphError(
+            f"the edges are no CSV at line {rows.line_num}: {error}", remedy=EDGE_LINES
+        ) from error
 
 
 def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
@@ -125,7 +136,10 @@ def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
         directed, multiple = graph.is_directed(), graph.is_multigraph()
         edges = list(graph.edges(data=True))
     except (AttributeError, TypeError) as error:
-        raise GraphError(f"a {type(graph).__name__} is no graph of networkx") from error
+        raise GraphError(
+            f"a {type(graph).__name__} is no graph of networkx",
+            remedy="Give a networkx Graph or DiGraph.",
+        ) from error
     if multiple:
         raise GraphError(
             "a multigraph can join a pair by several edges",
@@ -193,14 +207,16 @@ def _edge(
     marks: Sequence[str],
 ) -> tuple[str, str, str]:
     if len(row) <= max(columns):
-        raise GraphError(f"line {line} of the edges has too few columns")
+        raise GraphError(f"line {line} of the edges has too few columns", remedy=EDGE_LINES)
     source, target = (_declared_name(row[column], declared) for column in columns[:2])
     if len(columns) == len(("parent", "child")):
         return source, target, "-->"
     mark = row[columns[2]]
     if mark.strip() not in marks:
         allowed = " or ".join(marks)
-        raise GraphError(f"line {line} of the edges has the mark {mark!r}, not {allowed}")
+        raise GraphError(
+            f"line {line} of the edges has the mark {mark!r}, not {allowed}", remedy=EDGE_LINES
+        )
     return source, target, mark.strip()
 
 

@@ -18,13 +18,17 @@ Endpoints = NDArray[np.int8]
 NONE, CIRCLE, ARROW, TAIL = range(4)
 SIGNS = {CIRCLE: ("o", "o"), ARROW: ("<", ">"), TAIL: ("-", "-")}
 """How each endpoint is written at the left and at the right end of an edge."""
+BOTH_ENDS = "Set both entries of an edge: [i, j] is the mark at j, and [j, i] that at i."
 ENDPOINTS = {sign: endpoint for endpoint, signs in SIGNS.items() for sign in signs}
 Matrix = TypeVar("Matrix", BoolMatrix, Endpoints)
 
 
 def _square(matrix: Matrix) -> Matrix:
     if matrix.ndim != len(("rows", "columns")) or matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"a graph is a square matrix, not one of shape {matrix.shape}")
+        raise GraphError(
+            f"a graph is a square matrix, not one of shape {matrix.shape}",
+            remedy="Give one row and one column for each variable.",
+        )
     return matrix
 
 
@@ -45,9 +49,12 @@ def checked_endpoints(endpoints: ArrayLike) -> Endpoints:
     """
     matrix = _square(np.array(endpoints, dtype=np.int8))
     if not np.isin(matrix, (NONE, *SIGNS)).all() or matrix.diagonal().any():
-        raise GraphError("marks are 0 (no edge), 1 (circle), 2 (arrow) or 3 (tail), and no loops")
+        raise GraphError(
+            "marks are 0 (no edge), 1 (circle), 2 (arrow) or 3 (tail), and no loops",
+            remedy=BOTH_ENDS,
+        )
     if ((matrix > 0) != (matrix > 0).T).any():
-        raise GraphError("an edge has a mark at one end only")
+        raise GraphError("an edge has a mark at one end only", remedy=BOTH_ENDS)
     return matrix
 
 

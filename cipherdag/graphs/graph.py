@@ -106,7 +106,10 @@ class CausalGraph(MixedGraph):
         try:
             read = from_json(text, _Written)
         except ValueError as error:
-            raise GraphError("a graph is no JSON of nodes and edges") from error
+            raise GraphError(
+                "a graph is no JSON of nodes and edges",
+                remedy="Give the text that `dumps` of a graph wrote.",
+            ) from error
         written = kind_named(read.kind)
         return (written if issubclass(written, cls) else cls).from_marked(read.nodes, read.edges)
 

@@ -26,6 +26,7 @@ from cipherdag.graphs.extension import topological_order
 Arrow = tuple[str, str]
 OTHERS = "*"
 
+CONTRADICTORY = 'Correct the knowledge; in a file each edge is ["cause", "effect"].'
 GIVEN = {
     "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
     "direction": "The direction is given by the background knowledge, not constraints.",
@@ -94,7 +95,9 @@ class Knowledge:
             # ("a", "b") in place of (("a", "b"),) is two texts, whose letters would be names
             object.__setattr__(self, name, _groups(name, getattr(self, name)))
         if any(len(arrow) != 2 for arrow in (*self.forbidden, *self.required)):  # noqa: PLR2004
-            raise ParameterError("an edge of the knowledge does not have two ends")
+            raise ParameterError(
+                "an edge of the knowledge does not have two ends", remedy=CONTRADICTORY
+            )
 
     @classmethod
     def loads(cls, text: str) -> Knowledge:
@@ -106,9 +109,14 @@ class Knowledge:
         try:
             table = tomllib.loads(text)
         except ValueError as error:
-            raise ParameterError(f"the knowledge is not TOML: {error}") from error
+            raise ParameterError(
+                f"the knowledge is not TOML: {error}", remedy=CONTRADICTORY
+            ) from error
         if unknown := set(table) - {"forbidden", "required", "tiers"}:
-            raise ParameterError(f"the knowledge has an unknown key '{min(unknown)}'")
+            raise ParameterError(
+                f"the knowledge has an unknown key '{min(unknown)}'",
+                remedy="Its keys are forbidden, required and tiers.",
+            )
         return cls(**table)
 
     def dumps(self) -> str:
@@ -160,15 +168,19 @@ class Knowledge:
         ):
             for arrow in arrows:
                 if arrow[0] == arrow[1]:
-                    raise ParameterError(f"{arrow} is not an edge between two variables")
+                    raise ParameterError(
+                        f"{arrow} is not an edge between two variables", remedy=CONTRADICTORY
+                    )
                 matrix[index[arrow[0]], index[arrow[1]]] = True
         tier = self._tiers(index)
         constraints.forbidden[tier[:, None] > tier[None]] = True  # NaN is later than nothing
         if (constraints.required & constraints.forbidden).any():
             i, j = np.argwhere(constraints.required & constraints.forbidden)[0]
-            raise ParameterError(f"'{names[i]}' --> '{names[j]}' is required and forbidden")
+            raise ParameterError(
+                f"'{names[i]}' --> '{names[j]}' is required and forbidden", remedy=CONTRADICTORY
+            )
         if topological_order(constraints.required) is None:
-            raise ParameterError("the required edges form a cycle")
+            raise ParameterError("the required edges form a cycle", remedy=CONTRADICTORY)
         constraints.forbidden[constraints.required.T] = True
         return constraints
 
@@ -177,7 +189,9 @@ class Knowledge:
         for number, group in enumerate(self.tiers):
             for name in filter(OTHERS.__ne__, group):
                 if not np.isnan(tier[index[name]]):
-                    raise ParameterError(f"'{name}' stands twice in the tiers")
+                    raise ParameterError(
+                        f"'{name}' stands twice in the tiers", remedy=CONTRADICTORY
+                    )
                 tier[index[name]] = number
         last = [number for number, group in enumerate(self.tiers) if OTHERS in group]
         tier[np.isnan(tier)] = last[0] if last else np.nan

@@ -94,7 +94,10 @@ class MixedGraph(ABC):
                 marks = ", ".join(cls.meanings)
                 raise GraphError(f"an edge has the mark {mark!r}, not one of {marks}")
             if missing := [name for name in (source, target) if name not in position]:
-                raise GraphError(f"an edge names a variable that is not there: {quoted(missing)}")
+                raise GraphError(
+                    f"an edge names a variable that is not there: {quoted(missing)}",
+                    remedy=f"The variables are {', '.join(names)}.",
+                )
             i, j = position[source], position[target]
             if i == j:
                 raise GraphError(f"an edge joins '{source}' to itself")
@@ -163,7 +166,10 @@ class MixedGraph(ABC):
             GraphError: The mapping has a name that is not there, or two variables get one name.
         """
         if missing := sorted(set(mapping) - set(self.nodes)):
-            raise GraphError(f"a variable to rename is not there: {quoted(missing)}")
+            raise GraphError(
+                f"a variable to rename is not there: {quoted(missing)}",
+                remedy=f"The variables are {', '.join(self.nodes)}.",
+            )
         return type(self)(tuple(mapping.get(name, name) for name in self.nodes), self.endpoints)
 
     def __eq__(self, other: object) -> bool:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from weakref import ref
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import InconsistentQuestionError, OutputError, ReplayError
+from cipherdag.errors import InconsistentQuestionError, ReplayError, UnreadableRunError
 from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
@@ -76,7 +76,7 @@ class Replay(Generic[Outcome]):
         question = self.advance(1, None) if earlier else None
         for step, (content, sums, n_sites) in enumerate(earlier, start=2):
             if question is None or content != content_digest(question):
-                raise OutputError("the rounds kept are of a run that asked other questions")
+                raise UnreadableRunError("the rounds kept are of a run that asked other questions")
             opened.append((question, sums, n_sites))
             question = self.advance(step, sums, n_sites)
         self._step, self._led_here, self._begun = 0, None, bool(earlier)

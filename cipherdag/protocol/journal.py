@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import MalformedMessageError, OutputError
+from cipherdag.errors import MalformedMessageError, OutputError, UnreadableRunError
 from cipherdag.graphs.relations import Relation
 from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import append_entries, read_entries
@@ -124,13 +124,16 @@ class Journal:
             with os.fdopen(descriptor, "rb") as file:
                 first = file.readline()
         except OSError as error:
-            raise OutputError(f"{path} cannot be opened: {error.strerror}") from error
+            raise OutputError(
+                f"{path} cannot be opened: {error.strerror}",
+                remedy="Name the folder of a run under runs/, which this user may write.",
+            ) from error
         if _is_of_another_revision(first):
             raise OutputError(
                 f"{path} is the journal of a run that another revision of cipherdag began",
                 remedy="Start a new run; its results, ledgers and policies still read.",
             )
-        unread = OutputError(f"{path} is not the journal of a run")
+        unread = UnreadableRunError(f"{path} is not the journal of a run")
         self.entries: tuple[Entry, ...] = (*read_entries(path, Entry, unread),)
 
     @property
@@ -167,7 +170,7 @@ class Resumption:
         padded: tuple[Entry | None, ...] = (*entries, None, None)
         first, second, *_ = padded
         if first is not None and not isinstance(first, Started):
-            raise OutputError("the journal does not begin with the start of a session")
+            raise UnreadableRunError("the journal does not begin with the start of a session")
         self.started = first
         self.opened = second if isinstance(second, KeysAgreed) else None
         self.opening: Opening | None = None
@@ -182,7 +185,7 @@ class Resumption:
             self.opening = entry
             return None
         if not isinstance(entry, GivenUp | Summed):
-            raise OutputError("the journal's entries are out of order")
+            raise UnreadableRunError("the journal's entries are out of order")
         return entry
 
 
@@ -239,12 +242,12 @@ def read_plan(path: Path) -> Plan:
         with path.open("rb") as file:
             return from_json(file.readline(), Started).plan
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path} is not the journal of a run") from error
+        raise UnreadableRunError(f"{path} is not the journal of a run") from error
 
 
 def read_transcript(path: Path) -> list[Received]:
     """The replies of a run; one that a crash cut short is cut off the file. Or an OutputError."""
-    unread = OutputError(f"{path} is not the transcript of a run")
+    unread = UnreadableRunError(f"{path} is not the transcript of a run")
     if not path.exists():
         raise unread
     return read_entries(path, Received, unread)

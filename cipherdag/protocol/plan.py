@@ -218,7 +218,8 @@ def make_plan(
     n_sites = len(cohort)
     if not 0 <= colluders < max(n_sites, 2):
         raise ParameterError(
-            f"a run of {n_sites} sites cannot be safe against {colluders} colluding ones"
+            f"a run of {n_sites} sites cannot be safe against {colluders} colluding ones",
+            remedy="Declare fewer colluding sites.",
         )
     if max(len(purpose), len(requester)) > MAX_TEXT:
         raise ParameterError(f"purpose and requester have at most {MAX_TEXT} characters")

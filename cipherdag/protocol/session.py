@@ -17,9 +17,9 @@ from typing import TypeVar
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
     InconsistentQuestionError,
-    OutputError,
     ShareError,
     SiteUnreachableError,
+    UnreadableRunError,
 )
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.aggregation import Aggregate, Declaration
@@ -82,7 +82,7 @@ class Session:
         self._resumed = log.Resumption(journal.entries if journal is not None else ())
         started = self._resumed.started
         if started is not None and started.plan != plan:
-            raise OutputError("the journal is of another plan")
+            raise UnreadableRunError("the journal is of another plan")
         self._channel = CohortChannel(
             engine, identity, plan.cohort, session=plan.session, timeout_s=timeout_s
         )
@@ -221,7 +221,7 @@ class Session:
                 self._dropouts.all += ended.left
                 continue
             if ended.content != content:
-                raise OutputError("the journal is of a run with other parameters")
+                raise UnreadableRunError("the journal is of a run with other parameters")
             self._number, self.n_summed = ended.report.number, ended.report.n_sites
             opened = zlib.decompress(ended.opened) if ended.opened else b""
             self._lines = self._earlier(question)

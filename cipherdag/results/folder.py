@@ -10,7 +10,13 @@ from typing import Any
 
 import msgspec
 
-from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
+from cipherdag.errors import (
+    LedgerError,
+    OutputError,
+    ResultExistsError,
+    UnreadableRunError,
+    writing,
+)
 from cipherdag.pages.files import from_json, to_json
 from cipherdag.protocol.durable_files import make_folder, write_whole
 from cipherdag.protocol.progress import LedgerHead
@@ -99,7 +105,7 @@ def read_report(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / REPORT_FILE
     report = _parsed(path, from_json)
     if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
-        raise OutputError(f"{path} is not the result of a run")
+        raise UnreadableRunError(f"{path} is not the result of a run")
     return report
 
 
@@ -143,7 +149,7 @@ def reported_heads(report: Mapping[str, Any]) -> dict[str, LedgerHead]:
     try:
         return msgspec.convert(report["ledgers"], dict[str, LedgerHead])
     except (KeyError, msgspec.ValidationError) as error:
-        raise OutputError("the result does not say where the ledgers ended") from error
+        raise UnreadableRunError("the result does not say where the ledgers ended") from error
 
 
 def verify_ledgers(
@@ -195,7 +201,7 @@ def read_run_toml(path: Path, asked: str = "") -> dict[str, Any]:
         )
     needed = {"command", "files", "parameters", "protection", "seed", "device", "algorithm"}
     if not needed <= set(source):
-        raise OutputError(f"{path} does not describe a run")
+        raise UnreadableRunError(f"{path} does not describe a run")
     return source
 
 
@@ -226,7 +232,10 @@ def _ledgers(folder: Path) -> dict[str, list[str]]:
     try:
         return {file.stem: ledger_lines(file.read_text("utf-8")) for file in files}
     except (OSError, UnicodeDecodeError) as error:
-        raise LedgerError(f"a ledger of {folder} cannot be read as text") from error
+        raise LedgerError(
+            f"a ledger of {folder} cannot be read as text",
+            remedy="Name the folder of another run, or copy this one again.",
+        ) from error
 
 
 def _some_ledgers(folder: Path) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import algorithm_class
-from cipherdag.errors import OutputError, ParameterError
+from cipherdag.errors import OutputError, ParameterError, UnreadableRunError
 from cipherdag.findings.finding import Accuracy, DataDictionary, Finding, Report, shortened
 from cipherdag.findings.graph_finding import Graph_co, GraphFinding
 from cipherdag.findings.panels import Panel
@@ -252,7 +252,7 @@ class Run(RunAccount, Generic[F_co]):
             account = saved_account(report, saved.read_rest(folder), made_by)
             return Run(finding=kind.from_json(report), **account)
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-            raise OutputError(f"the result in {folder} is not complete: {error}") from error
+            raise UnreadableRunError(f"the result in {folder} is not complete: {error}") from error
 
     def _accuracy(self, truth: CausalGraph) -> Accuracy:
         """The accuracy of the finding against the truth; only graphs have one."""
@@ -275,7 +275,10 @@ def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
     """
     kind = _kind_of(report)
     if kind is None:
-        raise OutputError(f"a result of the kind {saved.kind_of(report)} is not installed here")
+        raise OutputError(
+            f"a result of the kind {saved.kind_of(report)} is not installed here",
+            remedy="Install the package that defines it, or name the folder of another run.",
+        )
     return replace(kind.from_json(report), dictionary=data_dictionary(schema))
 
 

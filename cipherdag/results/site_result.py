@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import DataError, OutputError
+from cipherdag.errors import DataError, OutputError, UnreadableRunError
 from cipherdag.findings.doubts import THIS_SITE_DETAIL
 from cipherdag.program.program import installed_program, plan_facts
 from cipherdag.program.run import FinishedRun
@@ -26,6 +26,8 @@ from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
 log = logging.getLogger("cipherdag.site")
+
+ENDED_RUNS = "Name a run that ended: `cipherdag site status` says how each did."
 
 
 def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
@@ -50,14 +52,14 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     ]
     closed = [release.digest for release in left if release.kind == CLOSED_RUN]
     if closed and record.digest.hex() not in closed:
-        raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
+        raise UnreadableRunError(f"{record.folder} was changed: the ledger has other sums")
     facts = plan_facts(plan, len(schema.names), schema.label_positions, schema.determined)
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
     compared: list[tuple[SiteDifferences, FloatVector]] = []
     for step, opened_sum in enumerate(sums, start=2):
         if question is None:
-            raise OutputError("the record holds more sums than the plan asks for")
+            raise UnreadableRunError("the record holds more sums than the plan asks for")
         rounds.append(
             RoundReport.of(
                 question,
@@ -72,7 +74,7 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
         compared += _compared(question, opened_sum.array)
         question = program.replay.advance(step, opened_sum.array, len(opened_sum.participants))
     if question is not None or program.algorithm is None or not closed:
-        raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
+        raise OutputError(f"run {plan.session.hex()[:8]} did not end", remedy=ENDED_RUNS)
     done = FinishedRun(
         outcome=program.replay.outcome,
         facts=replace(facts, names=schema.names),

@@ -92,3 +92,9 @@ def test_a_command_elsewhere_is_suggested_whole(call, words, meant):
     code, _, error = call(*words.split(), "north.csv")
     assert code == 2
     assert f"Did you mean {meant}?" in error
+
+
+def test_a_usage_error_without_an_algorithm_names_none(call):
+    code, _, error = call("run", "no-such-file.csv")
+    assert code == 2
+    assert "run chosen" not in error

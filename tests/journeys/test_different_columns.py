@@ -7,6 +7,7 @@ import hospital_folders
 import msgspec
 import numpy as np
 import pytest
+from advice import advice, listed
 from overlapping import LACKING, NAMES, simulated, sites_of
 
 from cipherdag import Federation, FedFCI, FedPC
@@ -181,6 +182,7 @@ def test_what_people_read_says_who_lacks_which_numbers(hospitals):
     assert again.measured.lacking == ((0, 5),) * 3 + ((3, 9),) * 3
 
 
+@pytest.mark.follows("Its sites are {}.")
 def test_a_coordinator_plans_with_numbers_and_is_told_what_is_wrong(hospitals, monkeypatch):
     class Folder:
         study = staticmethod(lambda: hospitals.study)
@@ -201,6 +203,8 @@ def test_a_coordinator_plans_with_numbers_and_is_told_what_is_wrong(hospitals, m
     ):
         with pytest.raises(error, match=said):
             plan(lacking, algorithm)
+    names = listed(advice(plan, {"aspen": [1]}))
+    assert plan({name: told[name] for name in names}).cohort == plan(told).cohort
 
 
 def told(call, *arguments):
@@ -255,6 +259,7 @@ def test_all_graphs_that_fit_are_saved_read_and_repeated(tmp_path, call, monkeyp
     assert "ended after 1 graphs were looked at" in said
 
 
+@pytest.mark.follows("Name every site of the study behind --sites.")
 def test_a_schema_is_put_in_groups_on_the_command_line(tmp_path, call):
     schema = simulated(dict(zip(SITES, sites_of(np.random.default_rng(3)), strict=True)))
     (tmp_path / "s.toml").write_text(schema.sites[0].table.schema.dumps(), "utf-8")

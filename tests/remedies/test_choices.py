@@ -48,7 +48,7 @@ def written_as(form, path):
         case("SPSS", "Save it in SPSS as"),
         case("SAS", "Save it in SAS as"),
         case("CSV that is called .xlsx", "Give it the name of what it is"),
-        case("workbook cut short", "Give a UTF-8 CSV with one header row"),
+        case("workbook cut short", "Copy the file again from where it was made."),
         case("header only", "Give a file with a header and at least two rows."),
         case("one row", "Give a file with at least two rows; hundreds"),
         case("merged cells", "Unmerge them in Excel, and write the value into each"),

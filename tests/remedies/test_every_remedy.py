@@ -39,7 +39,9 @@ PERSON = {
         "Only adjustment is estimated", "Look at each site's times",
         "Each site looks", "Check the edge list", "Check the site's data", "Compare graphs over",
         "Correct user and password", "Correct table, columns or query", "Correct the name after",
-        "Correct the beginning", "Correct the drafts until", "Correct the file; docs",
+        "Correct the beginning", "Correct the drafts until", "Correct the sheet's name",
+        "Give rows in which",
+        "Choose 3: then sums hide", "Correct the file; docs",
         "Correct {}.", "A limit is no number",
         "This may be a thousand", "Leave the field empty", "Rename one of the two columns",
         "Give the ViewDefinition by which",
@@ -50,7 +52,9 @@ PERSON = {
         "Run with as many distinct", "Its result lies there", "There is nothing to renew",
     ),
     "a machine, a disk, a clock or a network is theirs": (
-        "Choose an algorithm that counts", "Check host, port", "Make room on the disk",
+        "Choose an algorithm that counts", "Copy the file again", "Give a UTF-8 CSV",
+        "Install the package that",
+        "Check host, port", "Make room on the disk",
         "Set this machine",
         "Run them on Linux", "Delete it; it is written anew", "Start a new run",
     ),
@@ -81,6 +85,9 @@ TYPED_BY_A_PERSON = {
     "Correct [source] of site.toml": "they know how the file was exported",
     "Add the column, or remove it from schema.toml": "they know what was measured",
     "Choose a fitting test, or cut continuous columns": "errors of the class say which",
+    "Name a file that `cipherdag audit bundle": "another person made the bundle",
+    "Name a run that ended: `cipherdag": "they know which run they mean",
+    "Leave --run out: there is one run here.": "they know what they meant",
     "Give every site the same schema.toml": "people agree on the schema",
 }
 

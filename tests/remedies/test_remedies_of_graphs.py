@@ -2,11 +2,12 @@
 
 import re
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import report_run
-from advice import QUOTED, advice, evaluated, listed
+from advice import QUOTED, advice, case, evaluated, listed
 
 from cipherdag import CPDAG, PAG, CausalGraph, Describe, FedPC, Knowledge, PartialMixedGraph, Run
 from cipherdag.federation.simulated import Federation
@@ -194,3 +195,68 @@ def test_a_result_of_another_kind_is_read_by_its_tables(tmp_path):
         assert len(pd.read_csv(tmp_path / name))
     assert advice(described.page, truth=CHAIN) == "Leave the true graph out."
     assert described.page()
+
+
+TWO = [[0, 1], [0, 0]]
+ONE_END = [[0, 2], [0, 0]]
+
+
+def arcs(names, matrix=TWO):
+    return lambda: CausalGraph.from_arcs(tuple(names), matrix)
+
+
+def edges(text):
+    return lambda: CausalGraph.from_csv(text, nodes=["age", "bmi"])
+
+
+def knowledge(text):
+    return lambda: Knowledge.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mended"),
+    [
+        case((arcs("a"), arcs("ab")), "Give one name for each row"),
+        case((arcs("aa"), arcs("ab")), "Name each variable once"),
+        case((arcs(("a", "b\n")), arcs("ab")), "Give every variable a name"),
+        case((arcs("ab", [[0, 1]]), arcs("ab")), "Give one row and one column"),
+        case(
+            (
+                lambda: PartialMixedGraph(("a", "b"), ONE_END),
+                lambda: PartialMixedGraph(("a", "b"), [[0, 2], [3, 0]]),
+            ),
+            "Set both entries of an edge",
+        ),
+        case(
+            (
+                lambda: CausalGraph.from_networkx([("a", "b")]),
+                lambda: CausalGraph.from_networkx(nx.DiGraph([("a", "b")])),
+            ),
+            "Give a networkx Graph or DiGraph.",
+        ),
+        case(
+            (lambda: CausalGraph.loads("a,b"), lambda: CausalGraph.loads(CHAIN.dumps())),
+            "Give the text that `dumps`",
+        ),
+        case(
+            (edges("from,to,mark\nage,bmi\n"), edges("from,to,mark\nage,bmi,-->\n")),
+            "Write an edge like age,bmi,-->",
+        ),
+        case(
+            (edges("parent,child\nage\n"), edges("parent,child\nage,bmi\n")),
+            "like age,bmi below parent,child",
+        ),
+        case(
+            (knowledge('required = [["a"]]'), knowledge('required = [["cause", "effect"]]')),
+            "Correct the knowledge; in a file",
+        ),
+        case((knowledge("needed = []"), knowledge("required = []")), "Its keys are forbidden"),
+        case(
+            (lambda: CHAIN.relabel({"z": "y"}), lambda: CHAIN.relabel({"a": "y"})),
+            "The variables are {}.",
+        ),
+    ],
+)
+def test_a_graph_or_knowledge_is_read_once_it_is_mended(wrong, mended):
+    assert advice(wrong)
+    assert mended() is not None

@@ -1,6 +1,8 @@
 """What an error about an algorithm or its parameters advises is followed, and the error is gone."""
 
 import re
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,9 @@ from cipherdag import (
 )
 from cipherdag.algorithms.effect.sets import PossibleSet, read_sets
 from cipherdag.algorithms.registry import chosen_algorithm, make_algorithm
+from cipherdag.federation.site import split_regimes
 from cipherdag.graphs.pag import PAG
+from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.table.column import Column
 
 PYTHON = re.compile(r"(\w+)=(\"[^\"]+\"|[\w.]+)")
@@ -48,10 +52,25 @@ def arguments(remedy):
 
 @pytest.mark.follows("Did you mean '{}'?", "Its parameters are {}.")
 def test_a_parameter_that_is_meant_or_listed_exists():
+    for make in (partial(make_algorithm, "fedpc"), lambda given: FedPC.as_published(**given)):
+        assert make({advice(make, {"alpa": 0.01}).split("'")[1]: 0.01})
     (meant,) = QUOTED.findall(advice(FedPC().set_params, alpa=0.1))
     assert FedPC().set_params(**{meant: 0.1}).alpha == 0.1
     names = listed(advice(FedPC().set_params, zzz=1))
     assert {*names} == {*FedPC().get_params()}
+
+
+@pytest.mark.follows("Take 'auto'", "Use fewer sites, or more rows", "Give every site another")
+def test_a_device_sites_and_names_that_are_there_are_taken():
+    assert resolve_device(*QUOTED.findall(advice(resolve_device, "cuda:99")))
+    rng, dealt = np.random.default_rng(0), {"vertical": False}
+    assert advice(split_regimes, np.zeros((5, 2), bool), 3, rng=rng, **dealt)
+    assert len(split_regimes(np.zeros((5, 2), bool), 2, rng=rng, **dealt)) == 2
+    federation = Federation.split(table(), 3, device="cpu")
+    first, *others = federation.sites
+    assert advice(replace, federation, sites=(first, first))
+    named = replace(first, name="north")
+    assert len(replace(federation, sites=(first, named, *others)).sites) == 4
 
 
 @pytest.mark.follows("Known are {}.", "Installed here are {}.", "Write {}(), with parameters")

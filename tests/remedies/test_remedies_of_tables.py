@@ -396,3 +396,25 @@ def test_columns_and_files_of_one_name_are_renamed(call, tmp_path):
     assert "given twice" in "".join(map(str, twice))
     files[1] = files[1].rename(tmp_path / "third.csv")
     assert call("run", "fedpc", *files, "--out", tmp_path / "out")[0] == 0
+
+
+@pytest.mark.follows("Join them: `frame.set_axis(")
+def test_columns_of_several_levels_are_joined():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(9, 2)))
+    frame.columns = pd.MultiIndex.from_tuples([("age", "first"), ("age", "last")])
+    code = advice(infer_schema, frame).split("`")[1]
+    assert infer_schema(evaluated(code, frame=frame)).names == ("age_first", "age_last")
+
+
+@pytest.mark.follows("No column of the schema is there: give the schema")
+def test_the_schema_of_another_table_is_drafted_anew(call, tmp_path):
+    file, schema = tmp_path / "site.csv", tmp_path / "schema.toml"
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 3)), columns=list("abc"))
+    frame.to_csv(file, index=False)
+    schema.write_text('columns.x.kind = "continuous"', "utf-8")
+    run = ("simulate", "fedpc", file, "--schema", schema)
+    code, _, said = call(*run)
+    line = re.search(r"`cipherdag (schema[^`]*)`", said)[1].replace("FILE", str(file))
+    assert code == 6
+    assert call(*line.split(), "--out", schema, "--force")[0] == 0
+    assert call(*run)[0] == 0

@@ -168,7 +168,7 @@ def test_a_pag_is_exported_and_compared_as_what_it_is(call, typed, tmp_path):
 
 
 @pytest.mark.follows(
-    "Run `cipherdag schema merge {} {} --out schema.toml`.", "Write one with `cipherdag"
+    "Run `cipherdag schema merge {} {} --out schema.toml`.", "draft one by `cipherdag"
 )
 def test_schemas_that_differ_are_merged(call, typed, table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -98,10 +98,10 @@ def test_a_run_that_the_coordinator_left_off_has_no_result(hospitals):
     session = started(hospitals)
     question = next(ALGORITHM.ask(Facts(session.open(), 3, min_contributors=3)))
     session.ask(question)
-    with pytest.raises(OutputError, match="did not come to its end"):
+    with pytest.raises(OutputError, match="did not end"):
         own_result(hospitals)
     session.finish()
-    with pytest.raises(OutputError, match="did not come to its end"):
+    with pytest.raises(OutputError, match="did not end"):
         own_result(hospitals)
 
 
@@ -110,7 +110,7 @@ def test_a_run_without_its_last_word_has_no_result(hospitals):
 
     outcome_over(started(hospitals), ALGORITHM)
     hospitals.close()
-    with pytest.raises(OutputError, match="did not come to its end"):
+    with pytest.raises(OutputError, match="did not end"):
         own_result(hospitals)
 
 
@@ -124,7 +124,7 @@ def test_a_record_with_other_lines_gives_no_result(hospitals):
     lines = path.read_bytes().splitlines(keepends=True)
     for changed in ([], lines[:1], lines[:-1], [*lines, lines[-1]], lines[::-1]):
         path.write_bytes(b"".join(changed))
-        with pytest.raises(OutputError, match="changed since the run"):
+        with pytest.raises(OutputError, match="was changed: the ledger"):
             own_result(hospitals)
 
 
@@ -140,7 +140,7 @@ def test_a_sum_that_was_altered_gives_no_result(hospitals):
             sums[number].number, sums[number].participants, values.astype("<f8").tobytes()
         )
         path.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in changed))
-        with pytest.raises(OutputError, match="changed since the run"):
+        with pytest.raises(OutputError, match="was changed: the ledger"):
             own_result(hospitals)
     path.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in sums))
     assert own_result(hospitals).rounds

@@ -30,6 +30,7 @@ from cipherdag.graphs.orientation import meek
 
 MEEK = (1, 2, 3, 4)
 CLOSE_BY = "Correct the edges; of a learnt graph, `finding.dag` is a DAG close to it."
+TO_THE_ALGORITHM = "Give the knowledge to the algorithm that learns the graph."
 MOST_IN_A_BUCKET = 32  # of more it could take minutes
 
 
@@ -84,17 +85,23 @@ def with_constraints(
     """
     missing = constraints.required & ~(arcs | arcs.T)
     if missing.any():
-        raise GraphError(f"the graph has no edge {_first(names, missing)}, which is required")
+        raise GraphError(
+            f"the graph has no edge {_first(names, missing)}, which is required",
+            remedy=TO_THE_ALGORITHM,
+        )
     left = arcs & ~constraints.forbidden
     lost = arcs & ~(left | left.T)
     if lost.any():
-        raise GraphError(f"the graph has the edge {_first(names, lost)}, which is forbidden")
+        raise GraphError(
+            f"the graph has the edge {_first(names, lost)}, which is forbidden",
+            remedy=TO_THE_ALGORITHM,
+        )
     directed = meek(left, rules=MEEK)
     member = some_member(maximal_pattern(names, directed))
     if pattern_of(member) != pattern_of(some_member(Pattern.of_arcs(arcs))):
         raise GraphError(
             "what is known of the edges makes a collider that the graph rules out",
-            remedy="Give the knowledge to the algorithm that learns the graph.",
+            remedy=TO_THE_ALGORITHM,
         )
     return directed
 

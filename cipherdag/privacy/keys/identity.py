@@ -66,7 +66,10 @@ class SigningIdentity(Secret):
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
                 content = file.read(_MAX_FILE_BYTES)
         except OSError as error:
-            raise OutputError(f"cannot read the private key {path}: {error.strerror}") from None
+            raise OutputError(
+                f"cannot read the private key {path}: {error.strerror}",
+                remedy=f"Restore {path} from a copy, or make it readable for this user.",
+            ) from None
         if open_to_others(mode):
             raise PolicyRefusedError(
                 f"the private key {path} is open to other users (mode {mode:03o})",
@@ -75,9 +78,14 @@ class SigningIdentity(Secret):
         try:
             key = serialization.load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise SignatureError(f"{path} does not hold a private key") from None
+            raise SignatureError(
+                f"{path} does not hold a private key", remedy=f"Restore {path} from a copy."
+            ) from None
         if not isinstance(key, Ed25519PrivateKey):
-            raise SignatureError(f"{path} holds a private key that is not Ed25519")
+            raise SignatureError(
+                f"{path} holds a private key that is not Ed25519",
+                remedy=f"Restore {path} from a copy.",
+            )
         return cls(key)
 
     def save(self, path: Path) -> None:

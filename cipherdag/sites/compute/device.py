@@ -49,7 +49,10 @@ def resolve_device(name: str) -> Device:
     if device.type not in DEVICES:
         raise ParameterError("device must be 'auto', 'cpu', 'cuda' or 'cuda:N'")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ParameterError(f"device '{name}' does not exist on this machine")
+        raise ParameterError(
+            f"device '{name}' does not exist on this machine",
+            remedy="Take 'auto': it uses what this machine has.",
+        )
     return PROCESSOR if device.type == PROCESSOR else Device(str(device))
 
 

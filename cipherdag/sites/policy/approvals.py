@@ -138,7 +138,9 @@ class Approvals:
         decided = run is not None and not self.expired(run) and run.signed_by(self.identity)
         if run is not None and decided and run.approvers >= self.approvers:
             if run.decision == "denied":
-                raise PolicyRefusedError(DENIED)
+                raise PolicyRefusedError(
+                    DENIED, remedy="Ask the people of the site why, then plan what they allow."
+                )
             if all(each in run.consider for each in consider):  # else they read less than this
                 return
         if run is None or self.expired(run) or run.decision != "waits":
@@ -228,7 +230,9 @@ class Approvals:
         try:
             return from_json(path.read_bytes(), AskedRun)
         except (OSError, ValueError) as error:
-            raise SiteNotReadyError(f"{path} is not a run that asked") from error
+            raise SiteNotReadyError(
+                f"{path} is not a run that asked", remedy="Remove it. The coordinator asks again."
+            ) from error
 
     def _write(self, run: AskedRun) -> None:
         with writing(self.folder / run.session):

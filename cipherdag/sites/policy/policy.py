@@ -152,7 +152,9 @@ class Policy:
                 remedy=f"Read it through, then run `chmod 600 {path}`.",
             )
         if len(content) > MAX_POLICY_BYTES:
-            raise SiteNotReadyError(f"{path.name} is larger than {MAX_POLICY_BYTES} bytes")
+            raise SiteNotReadyError(
+                f"{path.name} is larger than {MAX_POLICY_BYTES} bytes", remedy=f"Correct {path}."
+            )
         return cls.loads(content)
 
     @classmethod

@@ -17,7 +17,13 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import MalformedMessageError, OutputError, SiteNotReadyError, writing
+from cipherdag.errors import (
+    MalformedMessageError,
+    OutputError,
+    SiteNotReadyError,
+    UnreadableRunError,
+    writing,
+)
 from cipherdag.pages.files import from_json
 from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
 from cipherdag.protocol.plan import Plan, check_session_digits
@@ -91,7 +97,7 @@ class RunRecord:
             lines = sums.read_bytes().splitlines() if sums.exists() else []
             return plan, [from_json(line, CheckedSum) for line in lines]
         except (OSError, ValueError, MalformedMessageError) as error:
-            raise OutputError(f"{self.folder} holds no run that can be read") from error
+            raise UnreadableRunError(f"{self.folder} holds no run that can be read") from error
 
 
 Stamps = Sequence[tuple[int, int]]
@@ -156,7 +162,9 @@ class SessionLog:
 
     def read(self) -> tuple[Stamps, list[Answered]]:
         """The files' times and sizes, and all answers; SiteNotReadyError if damaged."""
-        damaged = SiteNotReadyError(f"{self.path.name} is damaged")
+        damaged = SiteNotReadyError(
+            f"{self.path.name} is damaged", remedy="Start a new run; this one cannot go on."
+        )
         entries = read_entries(self.path, Opened | Answered, damaged)
         files = [entry.files for entry in entries if isinstance(entry, Opened)]
         answered = [entry for entry in entries if isinstance(entry, Answered)]

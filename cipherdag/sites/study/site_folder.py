@@ -260,7 +260,10 @@ class SiteFolder:
             )
         study = check_study(read_file(self.study_path, SignedStudy))
         if study.pinned.get(name) != self.identity().public:
-            raise SiteNotReadyError("the active study does not name this site and its key")
+            raise SiteNotReadyError(
+                "the active study does not name this site and its key",
+                remedy="Run `cipherdag site request`, send the file, and activate the answer.",
+            )
         return study
 
     def check_keys(self) -> None:

@@ -68,7 +68,9 @@ def read_limited(path: Path, limit: int) -> bytes:
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
-        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
+        raise MalformedMessageError(
+            f"{path} cannot be read: {error.strerror}", remedy=_WHICH_FILE
+        ) from error
     if len(content) > limit:
-        raise MalformedMessageError(f"{path} is larger than {limit} bytes")
+        raise MalformedMessageError(f"{path} is larger than {limit} bytes", remedy=_WHICH_FILE)
     return content

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from cipherdag.errors import EmptyDataError, UnreadableDataError
+from cipherdag.errors import DamagedFileError, EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import CHUNK_ROWS, RawTable, Source, TextCells
 from cipherdag.sites.table.file_description import AS_USUAL, DECLARED, FileDescription, undeclared
 from cipherdag.sites.table.names import normalise_name
@@ -135,7 +135,7 @@ class _Rows:
                 remedy='A text that holds a delimiter or a quote stands in quotes: "a ""b"", c".',
             ) from error
         except (EOFError, OSError, zlib.error) as error:
-            raise UnreadableDataError(
+            raise DamagedFileError(
                 f"reading stops after line {self._reader.line_num}: "
                 "the file is cut short or damaged"
             ) from error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from cipherdag.errors import EmptyDataError, ParameterError, UnreadableDataError
+from cipherdag.errors import DamagedFileError, EmptyDataError, ParameterError, UnreadableDataError
 from cipherdag.sites.table.cells import Cells, ColumnType, NumberCells, RawTable, Source, TextCells
 from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.names import (
@@ -40,7 +40,10 @@ def _pandas_table(frame: pd.DataFrame) -> RawTable:
     import pandas as pd
 
     if isinstance(frame.columns, pd.MultiIndex):
-        raise UnreadableDataError("the columns have more than one level")
+        raise UnreadableDataError(
+            "the columns have more than one level",
+            remedy="Join them: `frame.set_axis([*map('_'.join, frame.columns)], axis=1)`.",
+        )
     if frame.shape[1] == 0:
         raise EmptyDataError("there are no columns", rows=len(frame))
     names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
@@ -205,7 +208,7 @@ def _whole() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UnreadableDataError("this is not a whole Parquet file") from error
+        raise DamagedFileError("this is not a whole Parquet file") from error
 
 
 STATA = Source("Stata (.dta)", open_stata, suffix=".dta")

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cipherdag.errors import CipherdagError, EmptyDataError, UnreadableDataError
+from cipherdag.errors import CipherdagError, DamagedFileError, EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, value_cells
 from cipherdag.sites.table.file_description import FileDescription, undeclared
 from cipherdag.sites.table.names import normalise_name
@@ -81,7 +81,7 @@ def _check_workbook(path: Path) -> None:
             inside = set(archive.namelist())
             unpacked = sum(part.file_size for part in archive.infolist())
     except zipfile.BadZipFile as error:
-        raise UnreadableDataError(
+        raise DamagedFileError(
             "this is not a whole Excel workbook: it is cut short or damaged"
         ) from error
     # what a part unpacks to is never more than its entry says: zipfile stops there
@@ -138,7 +138,10 @@ def _sheet(book: Any, description: FileDescription, file: str) -> Any:
             sheet=largest.title,
         )
     if description.sheet and description.sheet not in titles:
-        raise UnreadableDataError(f"the workbook has no sheet '{description.sheet}': {listed}")
+        raise UnreadableDataError(
+            f"the workbook has no sheet '{description.sheet}': {listed}",
+            remedy="Correct the sheet's name to one of these.",
+        )
     return book[description.sheet or titles[0]]
 
 

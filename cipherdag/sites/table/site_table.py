@@ -54,6 +54,10 @@ UNMEASURED = (
     "`cipherdag run fedpc FILES --overlapping` drafts such a schema."
 )
 """What to do about a column that a file lacks."""
+OTHER_TABLE = (
+    "No column of the schema is there: give the schema of this table, or draft one by "
+    "`cipherdag schema infer FILE`."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,6 +315,8 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
         what = f"the {'file' if missing else 'schema'} lacks this column"
         what += f" and {len(more)} more" if more else ""
         rename = f'Rename one (case counts), or declare rename."{close}" = "{name}" {DECLARED}.'
+        lacking = UNMEASURED if in_schema.intersection(positions) else OTHER_TABLE
+        lacking = lacking if missing else ""
         error = MissingColumnError if missing else ExtraColumnError
         raise error(
             what + (f"; it has '{close}'" if close else ""),
@@ -318,7 +324,7 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
             column=name,
             rows=table.count_rows(),
             site=site,
-            remedy=rename if close else (UNMEASURED if missing else ""),
+            remedy=rename if close else lacking,
         )
     return {
         variable: ColumnReader(

@@ -208,10 +208,10 @@ BAD_FILES = {
     "utf-16": (GOOD.encode("utf-16"), "UnreadableDataError", None, None, "UTF-8"),
     "utf-16 plain": (GOOD.encode("utf-16-le"), "UnreadableDataError", None, None, "UTF-16"),
     "binary": (bytes(range(256)) * 9, "UnreadableDataError", None, None, "UTF-8"),
-    "zip": (b"PK\x03\x04rest", "UnreadableDataError", None, None, "Excel"),
-    "cut gzip": (gzip.compress(GOOD.encode())[:-9], "UnreadableDataError", None, None, "cut short"),
-    "false gzip": (b"\x1f\x8b nothing", "UnreadableDataError", None, None, "damaged"),
-    "cut parquet": (b"PAR1 nothing", "UnreadableDataError", None, None, "Parquet"),
+    "zip": (b"PK\x03\x04rest", "DamagedFileError", None, None, "Excel"),
+    "cut gzip": (gzip.compress(GOOD.encode())[:-9], "DamagedFileError", None, None, "cut short"),
+    "false gzip": (b"\x1f\x8b nothing", "DamagedFileError", None, None, "damaged"),
+    "cut parquet": (b"PAR1 nothing", "DamagedFileError", None, None, "Parquet"),
 }
 
 
