@@ -117,6 +117,17 @@ def test_a_site_alone_is_found_where_curves_lie_elsewhere():
     assert (p_of(sites, [(0, 1)], (0, 0)) <= LEVEL).all()
 
 
+def test_the_order_of_rows_moves_last_digits_alone():
+    rng = np.random.default_rng(7)
+    for n_rows in (192, 320, 480, 507):
+        rows = rng.normal(size=(n_rows, 3))
+        rows[:, 0] += rows[:, 1] + rng.exponential(size=n_rows)
+        views = [[order] for order in (rows, rows[::-1], rng.permutation(rows))]
+        scores = [answers(each, [(0, 1, 2)], (0, 0, 0))[1][0].site_scores for each in views]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-9)
+        assert scores[0] == pytest.approx(scores[2], abs=1e-9)
+
+
 def test_missing_constant_and_few_rows_give_no_check():
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(80, 3))

@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector
 from cipherdag.questions.scores.score_sums import MOST_BINS, MOST_SCORE, THIRDS, Misfits, RaoScores
 from cipherdag.sites.compute.score_tests.residuals import FEWEST_REST, clipped_residuals
 from cipherdag.sites.compute.score_tests.tables import normal_score
-from cipherdag.statistics.array_functions import least_squares
 from cipherdag.statistics.regression_fits import LEAST_REST
 from cipherdag.statistics.regression_models import Regression
 
@@ -27,7 +26,7 @@ ROWS_PER_SITE_BIN, FEWEST_SITE_BINS = 15, 3
 """Rows less coefficients for each bin of a site's own test, and its fewest bins."""
 ROWS_OF_THIRDS = 90  # with fewer of them its cells are of halves
 LEAST_DIRECTION = 1e-3
-"""Directions smaller than this share of the largest one are left out of the site's own test."""
+"""What an indicator has less beyond those before it than this share of the longest is left out."""
 LEAST_VARIANCE = 0.2  # the least variance of a direction there; those of normal numbers are about 1
 
 
@@ -46,10 +45,12 @@ class Given(NamedTuple):
 
     def indicators(self, bins: int, parts: int) -> FloatMatrix:
         """Bins of the number, and its cells with the others, shape (n, components)."""
-        mine = _parts(self.along, parts)[:, 1:]
-        made = [_parts(self.along, bins)]
+        pairs = zip(self.others, self.are_numbers, strict=True)
+        numbers = [self.along, *(other[:, 0] for other, number in pairs if number)]
+        mine, *sides = (each[:, 1:] for each in _parts(np.stack(numbers), parts))
+        made, left = [_parts(self.along[None], bins)[0]], iter(sides)
         for other, number in zip(self.others, self.are_numbers, strict=True):
-            side = _parts(other[:, 0], parts)[:, 1:] if number else other
+            side = next(left) if number else other
             made.append((mine[:, :, None] * side[:, None]).reshape(len(mine), -1))
         return np.concatenate(made, axis=1)
 
@@ -83,15 +84,16 @@ def misfit_scores(
     given: Given, response: FloatVector, bins: int, all_rows: int
 ) -> MisfitScores | None:
     """The check of one regression; None where S leaves too little, or too few rows."""
-    indicators = given.indicators(bins, THIRDS)
-    slopes, rank = least_squares(given.design, response[:, None])
-    left = response - given.design @ slopes[:, 0]
+    directions, sizes, _ = np.linalg.svd(given.design, full_matrices=False)
+    least = np.finfo(np.float64).eps * max(given.design.shape) * sizes.max(initial=0.0)
+    basis = directions[:, sizes > least]
+    left, rank = _beyond(basis, response[:, None])[:, 0], basis.shape[1]
     rest, total = float(len(response) - rank), ((response - response.mean()) ** 2).sum()
     if rest < FEWEST_REST or (left**2).sum() <= LEAST_REST * total:
         return None
     everywhere = np.ones((1, len(left)), dtype=bool)
     residuals = clipped_residuals(left[None], np.array([rest]), everywhere)[0]
-    products = _beyond(given.design, indicators) * residuals[:, None]
+    products = _beyond(basis, given.indicators(bins, THIRDS)) * residuals[:, None]
     covariance = products.T @ products * (len(left) / rest)
     share = rest / all_rows
     scale = 1.0 / np.sqrt(np.maximum(covariance.diagonal() / share, 1.0))
@@ -103,15 +105,20 @@ def misfit_scores(
         np.clip(scale * products.sum(axis=0), -most, most),
         float(covariance.trace()),
         math.sqrt(float((covariance**2).sum())),
-        _alone(_beyond(given.design, given.indicators(few, parts)), residuals, rest),
+        _alone(_beyond(basis, given.indicators(few, parts)), residuals, rest),
         rest,
     )
 
 
 def _alone(indicators: FloatMatrix, residuals: FloatVector, rest: float) -> float:
-    """The normal score of the site's own test, by directions of about equal variance."""
-    directions, sizes, _ = np.linalg.svd(indicators, full_matrices=False)
-    directions = directions[:, sizes > LEAST_DIRECTION * max(sizes[0], 1.0)]
+    """The normal score of the site's own test, by directions of about equal variance.
+
+    They are those of the indicators, one after the other: of singular vectors the last digit would
+    decide, as parts of equally many rows have equal singular values.
+    """
+    further = np.abs(np.linalg.qr(indicators).R.diagonal())
+    least = LEAST_DIRECTION * max(float(np.linalg.norm(indicators, axis=0).max()), 1.0)
+    directions = np.linalg.qr(indicators[:, np.flatnonzero(further > least)])[0]
     products = directions * residuals[:, None]
     covariance = products.T @ products * (len(residuals) / rest)
     variances = np.maximum(covariance.diagonal(), LEAST_VARIANCE)
@@ -125,13 +132,14 @@ def _alone(indicators: FloatMatrix, residuals: FloatVector, rest: float) -> floa
     return float(scores[0, 0])
 
 
-def _beyond(design: FloatMatrix, columns: FloatMatrix) -> FloatMatrix:
-    """What regression on a design leaves of columns."""
-    left: FloatMatrix = columns - design @ least_squares(design, columns)[0]
+def _beyond(basis: FloatMatrix, columns: FloatMatrix) -> FloatMatrix:
+    """What regression on orthonormal columns leaves of columns."""
+    left: FloatMatrix = columns - basis @ (basis.T @ columns)
     return left
 
 
-def _parts(values: FloatVector, count: int) -> FloatMatrix:
-    """Indicators of a number's parts by its quantiles, shape (n, count)."""
-    marks = np.quantile(values, np.arange(1, count) / count)
-    return (np.searchsorted(marks, values)[:, None] == np.arange(count)).astype(np.float64)
+def _parts(numbers: FloatMatrix, count: int) -> FloatArray:
+    """Indicators of numbers' (k, n) parts by their quantiles, shape (k, n, count)."""
+    marks = np.quantile(numbers, np.arange(1, count) / count, axis=1)
+    parts = (numbers > marks[:, :, None]).sum(axis=0)
+    return (parts[:, :, None] == np.arange(count)).astype(np.float64)
