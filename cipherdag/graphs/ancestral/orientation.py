@@ -92,12 +92,9 @@ def apply_zhang_rules(
     """Every mark that the rules imply, with those of the graph; a copy.
 
     Without ``selection`` no variable decides which rows there are: no edge has a tail at both ends,
-    and rules 5 to 7 are left out. Raises GraphError where rule 4 needs a separating set that is not
-    given.
+    and rules 5 to 7 are left out. GraphError where rule 4 needs a separating set that is not given.
     """
-    rules = [_rule_1, _rule_2, _rule_3, _rule_4]
-    rules += [_rule_5, _rule_6, _rule_7] if selection else []
-    rules += [_rule_8, _rule_9, _rule_10]
+    rules = [*RULES] if selection else [*RULES[:4], *RULES[7:]]
     oriented = endpoints.copy()
     if grounds.doubtful is not None:
         rules = [_rule_1, _rule_2, _rule_3, _rule_8]
@@ -222,3 +219,6 @@ def _rule_10(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
 def _half_open(endpoints: Endpoints) -> BoolMatrix:
     """[a, c] is True where a o-> c, shape (p, p)."""
     return (endpoints == ARROW) & (endpoints.T == CIRCLE)
+
+
+RULES = _rule_1, _rule_2, _rule_3, _rule_4, _rule_5, _rule_6, _rule_7, _rule_8, _rule_9, _rule_10
