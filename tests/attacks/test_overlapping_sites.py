@@ -47,6 +47,14 @@ def declared(frames, lacking):
     return Schema(tuple(replace(own, unmeasured_at=at[own.name]) for own in schema.columns))
 
 
+def federated(frames, schema):
+    """A federation of sites as they are: `Federation.simulate` would form groups of them."""
+    names = [f"site-{k}" for k in range(1, len(frames) + 1)]
+    tables = [load_table(own, schema, site=n) for n, own in zip(names, frames, strict=True)]
+    sites = tuple(Site(n, own, EXACT) for n, own in zip(names, tables, strict=True))
+    return Federation(sites=sites, device="cpu")
+
+
 def sums_over(frames, schema, test):
     """What stratified would open of a test, over the sites that have its variables."""
     counts, members = pack_blocks(
@@ -77,13 +85,13 @@ def test_without_groups_two_sums_disclose_one_site_s_correlation():
     assert own == pytest.approx(np.corrcoef(frames[3]["v00"], frames[3]["v01"])[0, 1], abs=0.1)
     # so no plan over them can be made
     with pytest.raises(CohortError, match="differences of sums would tell"):
-        Federation.simulate(frames, schema=schema, policy=EXACT).run(FedPC())
+        federated(frames, schema).run(FedPC())
 
 
 def test_sites_refuse_too_small_groups_whatever_the_plan_says(monkeypatch):
     rng = np.random.default_rng(1)
     frames = sites_of(rng, ONE)
-    federation = Federation.simulate(frames, schema=declared(frames, ONE), policy=EXACT)
+    federation = federated(frames, declared(frames, ONE))
     monkeypatch.setattr(plans, "check_group_sizes", lambda *_: None)
     with pytest.raises(CohortError, match="'site-4' measured"):
         federation.run(FedPC())

@@ -256,9 +256,9 @@ ODD = {
     "zip archive": Odd(archive("site.csv"), Refused("zip archive", ".xlsx"), name="site.zip"),
     "OpenDocument": Odd(archive("content.xml"), Refused("OpenDocument", ".xlsx"), name="site.ods"),
     "workbook cut short": Odd(
-        workbook(CELLS)[:-200], Refused("cut short", "Copy the file again"), name="site.xlsx"
+        workbook(CELLS)[:-200], Refused("cut short", "Copy the"), name="site.xlsx"
     ),
-    "gzip cut short": Odd(gzip.compress(PLAIN.encode())[:-9], Refused("cut short", "Copy the file again")),
+    "gzip cut short": Odd(gzip.compress(PLAIN.encode())[:-9], Refused("cut short", "Copy the")),
     "SPSS": Odd(b"$FL2@(#) SPSS DATA FILE", Refused("SPSS", "Stata"), name="site.sav"),
     "SAS": Odd(b"HEADER RECORD*******LIBRARY", Refused("SAS", "Stata"), name="site.xpt"),
     "SQLite": Odd(b"SQLite format 3\0", Refused("SQLite", "address"), name="site.db"),

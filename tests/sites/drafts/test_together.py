@@ -137,9 +137,7 @@ def test_a_column_that_one_file_lacks_is_said_with_its_choice(files, tmp_path, c
     assert call(capsys, monkeypatch, *run)[0] == 0  # as it is drafted
     lines = '[columns.age]\nkind = "continuous"\nunmeasured_at = ["graz"]'
     path.write_text(draft.replace('[columns.age]\nkind = "ignore"', lines), "utf-8")
-    code, _, wrong = call(capsys, monkeypatch, *run)
-    assert code == 3
-    assert "cipherdag schema overlap schema.toml --sites" in wrong
+    assert call(capsys, monkeypatch, *run)[0] == 0  # groups that are large enough are formed
     sites = ",".join(file.stem for file in files)
     more = ["--sites", sites, "--min-sites", "3", "--out", path, "--force"]
     assert call(capsys, monkeypatch, "schema", "overlap", path, *more)[0] == 0
