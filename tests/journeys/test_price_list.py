@@ -71,9 +71,7 @@ TWICE_THE_MEAN = CombinationMethod(
 )
 '''
     },
-    lines=[
-        ("algorithms/evidence/registry.py", '    "pooled_moments",\n', '    "twice_the_mean",\n')
-    ],
+    lines=[("algorithms/evidence/registry.py", '"pooled_moments", ', '"twice_the_mean", ')],
     script="""
 run = sites().run(FedPC(evidence="twice-the-mean", reveal="sums"))
 print(run.disclosures, run.finding.headline)
