@@ -121,7 +121,6 @@ def hostile(draw, genuine, where):
         path = where / name.format(named(number, content, **odd))
         path.write_bytes(written)
         made.extend([why] if why else [])
-        return path
 
     put(folder.ODD_NAME, name="x{}")
     put(folder.ODD_NAME, name="{} (conflicted copy)")
@@ -137,9 +136,9 @@ def hostile(draw, genuine, where):
     (where / named(draw.randrange(*LATER), replayed)).write_bytes(replayed)
     made.append(folder.NOT_SEALED)
     for kind in (lambda at: at.symlink_to("/etc/hostname"), Path.mkdir, os.mkfifo):
-        path = put(folder.NOT_PLAIN)
-        path.unlink()
-        kind(path)
+        # not first a file: the other end may read it before it is replaced
+        kind(where / named(draw.randrange(*LATER), draw.randbytes(40)))
+        made.append(folder.NOT_PLAIN)
     put(None, name=".upload-{}")
     put(None, name="{}.part")
     return made

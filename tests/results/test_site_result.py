@@ -11,7 +11,13 @@ from hospital_folders import NAMES
 
 from cipherdag import Describe, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import LedgerError, OutputError, ParameterError, ProgramMismatchError
+from cipherdag.errors import (
+    LedgerError,
+    OutputError,
+    ParameterError,
+    ProgramMismatchError,
+    UnreadableRunError,
+)
 from cipherdag.findings.doubts import DIFFERING, THIS_SITE_DETAIL
 from cipherdag.program import program
 from cipherdag.program.replay import Replay
@@ -124,7 +130,7 @@ def test_a_record_with_other_lines_gives_no_result(hospitals):
     lines = path.read_bytes().splitlines(keepends=True)
     for changed in ([], lines[:1], lines[:-1], [*lines, lines[-1]], lines[::-1]):
         path.write_bytes(b"".join(changed))
-        with pytest.raises(OutputError, match="was changed: the ledger"):
+        with pytest.raises(UnreadableRunError, match="was changed: the ledger"):
             own_result(hospitals)
 
 
@@ -140,7 +146,7 @@ def test_a_sum_that_was_altered_gives_no_result(hospitals):
             sums[number].number, sums[number].participants, values.astype("<f8").tobytes()
         )
         path.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in changed))
-        with pytest.raises(OutputError, match="was changed: the ledger"):
+        with pytest.raises(UnreadableRunError, match="was changed: the ledger"):
             own_result(hospitals)
     path.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in sums))
     assert own_result(hospitals).rounds
@@ -153,7 +159,7 @@ def test_a_record_that_cannot_be_read_is_named_without_its_text(hospitals):
         honest = path.read_bytes()
         for content in (b"row 17 holds Alice\n", b"{}\n", b"\xff"):
             path.write_bytes(content)
-            with pytest.raises(OutputError, match="no run that can be read") as caught:
+            with pytest.raises(UnreadableRunError, match="no run that can be read") as caught:
                 own_result(hospitals)
             assert "Alice" not in str(caught.value)
         path.write_bytes(honest)

@@ -231,6 +231,12 @@ def test_bad_files(tmp_path, case):
     assert error.remedy
 
 
+def test_a_file_cut_short_is_to_be_copied_again(tmp_path):
+    with pytest.raises(errors.DamagedFileError, match="cut short") as caught:
+        load(tmp_path, gzip.compress(GOOD.encode())[:-9])
+    assert caught.value.remedy == "Copy the file again from where it was made."
+
+
 def test_files_that_are_not_there(tmp_path):
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(errors.UnreadableDataError, match="cannot be read"):
